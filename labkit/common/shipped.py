@@ -7,6 +7,7 @@ package; the wheel carries the same folder as ``labkit/_data/lab_photos``.
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +19,23 @@ def checkout() -> Path | None:
     """Return the root of the checkout that this package runs from, or None for an installed wheel."""
     root = _PACKAGE.parent
     return root if (root / "pyproject.toml").is_file() and (root / "data" / "lab_photos").is_dir() else None
+
+
+def kept(name: str, writable: bool = False) -> Path:
+    """Return the folder of what the lab makes: in ``build`` of the checkout, else in the user's cache.
+
+    Parameters
+    ----------
+    name : str
+    writable : bool
+        Whether a checkout that cannot be written is passed over.
+    """
+    root = checkout()
+    if root and (not writable or os.access(root, os.W_OK)):
+        return root / "build" / name
+    import platformdirs
+
+    return Path(platformdirs.user_cache_dir("labkit", appauthor=False)) / name
 
 
 def folder(path: str) -> Path:

@@ -139,11 +139,7 @@ def home() -> Path:
     """
     if place := os.environ.get("LABKIT_DATA"):
         return expanded("LABKIT_DATA", place).absolute()
-    if root := shipped.checkout():
-        return root / "build" / "data"
-    import platformdirs
-
-    return Path(platformdirs.user_cache_dir("labkit", appauthor=False)) / "data"
+    return shipped.kept("data")
 
 
 def load(

@@ -95,7 +95,7 @@ def _at_the_same_time(function: Any) -> None:
         return paths.interleave(open_shard, cycle_length=3, block_length=2, **how)
 
     hint = "read the three shards at the same time (num_parallel_calls)"
-    # What stands beside the shards, in Python that no clock can look into, only the race at the end sees.
+    # What stands beside the shards, in Python that no clock can look into, only the measurement at the end sees.
     hints = {"slow": hint, "measured": "what else do you do with each record, one after the other?"}
     task = fairness.Task((read,), own, lambda: own(num_parallel_calls=3), 0.5, records=3, slack=0.2, hints=hints)
     fairness.grade(lambda: call(function, names, open_shard).with_options(wide), task)

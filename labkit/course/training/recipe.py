@@ -81,6 +81,7 @@ class Score:
         pairs = 100 * (self.hits.astype(float) - other.hits)
         if not pairs.any():
             return "the same answer for every photo"
+        # 1.96, and not the quantile of a library: exercise 11.3 computes just this.
         points, wide = pairs.mean(), 1.96 * pairs.std() / math.sqrt(len(pairs))
         words = f"{points:+.1f} points ({points - wide:+.1f} to {points + wide:+.1f})"
         return words if abs(points) > wide else f"{words}: cannot be told from chance"

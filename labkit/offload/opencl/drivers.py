@@ -104,13 +104,7 @@ def claim() -> ModuleType:
 def home() -> Path:
     """Return where drivers are listed and kernels kept: ``build/opencl`` of a checkout, else in the user's cache."""
     if _HOME not in os.environ:
-        import platformdirs
-
-        folder = Path(platformdirs.user_cache_dir("labkit", appauthor=False)) / "opencl"
-        root = shipped.checkout()
-        if root and os.access(root, os.W_OK):
-            folder = root / "build" / "opencl"
-        os.environ[_HOME] = str(writable(folder))
+        os.environ[_HOME] = str(writable(shipped.kept("opencl", writable=True)))
     return Path(os.environ[_HOME])
 
 
