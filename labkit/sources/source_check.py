@@ -1,20 +1,21 @@
-"""What a source will deliver, before a job reads it: rows of a CSV, a query or Parquet, records of a binary file.
+"""What a source will deliver, before a job reads it: rows of a CSV, a query or Parquet, lines of text or JSON, records.
 
 TensorFlow stops at a bad row of a CSV in the middle of an epoch, and its error names neither the file nor the line; a
-NULL of a database it delivers as 0 or as an empty text. These functions read a source once, without TensorFlow, and
-refuse a bad one in one sentence before the training begins, so that no row is left out in silence. They return the
-number of elements, to be compared with what arrives.
+NULL of a database it delivers as 0 or as an empty text, and bytes that are no text as a word of their own. These
+functions read a source once, without TensorFlow, and refuse a bad one in one sentence before the training begins, so
+that no row is left out in silence. They return the number of elements, to be compared with what arrives.
 """
 
 from __future__ import annotations
 
 import contextlib
 import csv as csv_files
+import json
 import os
 import re
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from urllib.parse import quote
@@ -38,6 +39,9 @@ _VALUES = {
     "str": ("a text", (str,)),
     "bytes": ("bytes", (bytes,)),
 }
+#: What a value of a JSON line may be, in the same form, and the largest number that fits into a tensor.
+_MEMBERS = {kind: _VALUES[kind] for kind in ("int", "float", "str")} | {"bool": ("true or false", (bool,))}
+_LARGEST = {"int": 2**63 - 1, "float": sys.float_info.max}
 
 
 def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
@@ -87,6 +91,48 @@ def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
             rows += 1
     _refuse(path, bad, rows, "correct them before a job reads the file")
     return rows
+
+
+def text_lines(path: str | os.PathLike[str], /) -> int:
+    """Return the number of lines of a text file in UTF-8, as `tf.data.TextLineDataset` delivers them.
+
+    The dataset hands on bytes that are no UTF-8, and a word then has two spellings. A text that is cut off looks whole,
+    so compare the number and the last line.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a line is no UTF-8: the sentence names file, line and bytes, and counts the bad lines.
+    """
+    return _lines(path, lambda line: "", "save the file as UTF-8")
+
+
+def json_lines(path: str | os.PathLike[str], /, **columns: type) -> int:
+    """Return the number of lines of a file in UTF-8 of which each is one JSON object.
+
+    Parameters
+    ----------
+    path : path
+    **columns : {int, float, str, bool}
+        Fields by name that each object must have, none of them null; those that are not named may be anything.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If a line is no object, as where a writer was interrupted, or a field is bad: the sentence names file, line,
+        field and value, and counts the bad lines. A file that ends after a whole line is taken for whole, so compare
+        the number.
+    """
+    kinds = _kinds(columns, _MEMBERS)
+    return _lines(path, lambda line: _misfit(line, kinds), "correct them before a job reads the file")
 
 
 def fixed_length(path: str | os.PathLike[str], record_bytes: int) -> int:
@@ -250,8 +296,48 @@ def _refuse(path: Path, bad: list[str], rows: int, do: str) -> None:
 
 
 def _is_utf8(text: str) -> bool:
-    """Tell whether a text that was read with its wrong bytes has none."""
-    return not any("\udc80" <= letter <= "\udcff" for letter in text)
+    """Tell whether a text can be written as UTF-8: one that was read with its wrong bytes, or from JSON, may not."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _lines(path: str | os.PathLike[str], fault: Callable[[str], str], do: str) -> int:
+    """Return the number of lines of a file, in none of which `fault` finds anything wrong."""
+    path, bad, number = _file(path), [], 0
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                found = fault(line.decode())
+            except UnicodeDecodeError as error:
+                near = line[max(0, error.start - 10) :].strip()
+                found = f"the text is {near!r:.40}; allowed: text in UTF-8"
+            if found:
+                bad.append(f"line {number}: {found}")
+    _refuse(path, bad, number, do)
+    return number
+
+
+def _misfit(line: str, kinds: dict[str, str]) -> str:
+    """Return what is wrong with a line of JSON, or nothing."""
+    line = line.rstrip("\r\n")
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        said = str(error).partition(" (char")[0].replace(": line 1 column", " at character")
+        half = line.lstrip().startswith("{") and not line.rstrip().endswith("}") and "Extra data" not in said
+        why = "ends inside an object" if half else f"is no JSON ({said})"
+        return f"{line!r:.40} {why}; allowed: one whole object in each line"
+    if not isinstance(found, dict):
+        return f"{line!r:.40} is no object; allowed: one whole object in each line"
+    for name, kind in kinds.items():
+        words, types = _MEMBERS[kind]
+        if name not in found:
+            return f"{name} is not there; allowed: {words}"
+        value, most = found[name], _LARGEST.get(kind)
+        fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
+        if not fits or (most and not -most - 1 <= value <= most) or (kind == "str" and not _is_utf8(value)):
+            shown = repr(value) if isinstance(value, str) else json.dumps(value)
+            return f"{name} is {shown:.40}; allowed: {words}"
+    return ""
 
 
 def _fault(row: list[str], kinds: dict[str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import sqlite3
 import subprocess
 import sys
@@ -155,6 +156,89 @@ def test_another_header_is_refused(tmp_path):
         source_check.csv(path, path=str, label=int)
     with pytest.raises(ValueError, match="the type of column path is 'bytes'; allowed: "):
         source_check.csv(path, path=bytes)
+
+
+FIELDS = {"caption": str, "number": int, "size": float, "new": bool}
+WHOLE = {"caption": "ü", "number": 3, "size": 1, "new": True}
+
+
+def objects(path, *made):
+    path.write_text("\n".join(one if isinstance(one, str) else json.dumps(one) for one in made), encoding="utf-8")
+    return path
+
+
+def test_whole_objects_of_json_lines_are_counted(tmp_path):
+    path = objects(tmp_path / "photos.jsonl", WHOLE, WHOLE | {"caption": "", "size": 2.5, "more": None}, "{}")
+    assert source_check.json_lines(path) == len(list(tf.data.TextLineDataset(str(path)))) == 3
+    path.write_text(json.dumps(WHOLE) + "\r\n")
+    assert source_check.json_lines(path, **FIELDS) == 1
+    path.write_bytes(b"")
+    assert source_check.json_lines(path, **FIELDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (WHOLE | {"number": "2"}, "number is '2'; allowed: a whole number"),
+        (WHOLE | {"number": 2.0}, "number is 2.0; allowed: a whole number"),
+        (WHOLE | {"number": True}, "number is true; allowed: a whole number"),
+        (WHOLE | {"number": 2**63}, f"number is {2**63}; allowed: a whole number"),
+        (WHOLE | {"size": float("nan")}, "size is NaN; allowed: a number"),
+        (WHOLE | {"size": 10**400}, f"size is {'1' + 39 * '0'}; allowed: a number"),
+        (WHOLE | {"caption": None}, "caption is null; allowed: a text"),
+        (WHOLE | {"caption": "\ud83d"}, r"caption is '\ud83d'; allowed: a text"),
+        (WHOLE | {"new": 1}, "new is 1; allowed: true or false"),
+        ({"caption": "a"}, "number is not there; allowed: a whole number"),
+        ([3], "'[3]' is no object; allowed: one whole object in each line"),
+        ("", "'' is no JSON (Expecting value at character 1); allowed: one whole object in each line"),
+        ('{"a": 1}, ', """'{"a": 1}, ' is no JSON (Extra data at character 9); allowed: one whole object"""),
+        ('{"a" 1}', """'{"a" 1}' is no JSON (Expecting ':' delimiter at character 6); allowed: one whole object"""),
+        ('{"a": [1,', """'{"a": [1,' ends inside an object; allowed: one whole object in each line"""),
+        ("{'a': 1}", "is no JSON (Expecting property name enclosed in double quotes at character 2); allowed: "),
+        pytest.param("[" * 100_000, "is no JSON (", id="nested"),
+        pytest.param('{"a": ' + "1" * 5000 + "}", "is no JSON (", id="5,000 digits"),
+    ],
+)
+def test_a_bad_line_of_json_is_named_with_file_line_field_and_value(tmp_path, line, words):
+    path = objects(tmp_path / "photos.jsonl", WHOLE, line, WHOLE, WHOLE | {"number": None}, WHOLE)
+    with pytest.raises(ValueError, match=r"^photos\.jsonl, line 2: ") as error:
+        source_check.json_lines(path, **FIELDS)
+    assert words in str(error.value)
+    assert str(error.value).endswith(" (bad rows: 2 of 5); correct them before a job reads the file")
+
+
+def test_json_lines_that_are_cut_off_anywhere_are_refused_or_fewer(tmp_path):
+    path = objects(tmp_path / "photos.jsonl", *[WHOLE | {"part": {"of": [1, "}"]}}] * 3)
+    whole = path.read_bytes()
+    for end in range(1, len(whole)):
+        path.write_bytes(whole[:end])
+        *before, last = whole[:end].split(b"\n")
+        if last in (b"", whole.split(b"\n")[0]):
+            assert source_check.json_lines(path, **FIELDS) == len(before) + bool(last)
+            continue
+        with pytest.raises(ValueError, match=rf"^photos\.jsonl, line {len(before) + 1}: "):
+            source_check.json_lines(path, **FIELDS)
+
+
+def test_bytes_that_are_no_text_are_named_by_file_and_line(tmp_path):
+    path = tmp_path / "captions.txt"
+    path.write_bytes(b"a green bird\r\n\n" + "ein grüner Kreis\nü".encode("latin-1"))
+    assert len(list(tf.data.TextLineDataset(str(path)))) == 4, "nobody is told"
+    words = r"captions\.txt, line 3: the text is b'ein gr\\xfcner Kreis'; allowed: text in UTF-8 \(bad rows: 2 of 4\); "
+    with pytest.raises(ValueError, match=words):
+        source_check.text_lines(path)
+    with pytest.raises(ValueError, match=r"^captions\.txt, line 1: .* \(bad rows: 4 of 4\); correct them"):
+        source_check.json_lines(path)
+    with pytest.raises(FileNotFoundError, match="gone is not there"):
+        source_check.text_lines(tmp_path / "gone")
+
+
+@given(st.text(alphabet="ab \nü", max_size=12), st.sampled_from(["\n", "\r\n"]))
+def test_as_many_lines_are_counted_as_tensorflow_delivers(text, end):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "a.txt")
+        path.write_text(text, encoding="utf-8", newline=end)
+        assert source_check.text_lines(path) == len(list(tf.data.TextLineDataset(str(path))))
 
 
 def test_records_of_a_fixed_length_are_counted_and_half_a_record_is_refused(tmp_path):
