@@ -228,7 +228,7 @@ predictions.review("12.connections", model=8, measured=speeds.speedup("map, 8 co
 #
 # ## When a source is damaged
 #
-# A source fails in its own way. Of a CSV with a bad row, TensorFlow's error (the first line below) names neither the file nor the line, and it comes in the middle of an epoch. `source_check` reads a source once, before the training starts, and names file, line and value. It also refuses a file that ends inside a record, and a database that another program has locked:
+# A source fails in its own way. Of a CSV with a bad row, TensorFlow's error (the first line below) names neither the file nor the line, and it comes in the middle of an epoch. `source_check` reads a source once, before the training starts, and names file, line and value. It also refuses a file that ends inside a record:
 
 # %%
 bad, half = place / "bad.csv", place / "half.bin"
@@ -241,6 +241,19 @@ for look in (lambda: list(read_bad), lambda: source_check.csv(bad, **csv_types),
         look()
     except (tf.errors.OpError, ValueError) as error:
         print(damage.error_text(error))
+
+# %% [markdown]
+# While another program writes to a database, nobody can read it. Here a second link plays that program. When the lock is gone, every row is still there:
+
+# %%
+writer = sqlite3.connect(database, isolation_level=None)
+writer.execute("begin exclusive")
+try:
+    source_check.sqlite(database, query, timeout_s=0.1)
+except OSError as error:
+    print(error)
+writer.close()
+print(source_check.sqlite(database, query), "rows")
 
 # %% [markdown]
 # A server fails in more ways: it may refuse a request because it is busy (503), or never answer. The short `get` above would hand on an error page as if it were a photo. `object_store.Reader` waits for a limited time, asks again after a pause that doubles, and then stops the job with one sentence. It leaves no photo out:

@@ -7,7 +7,7 @@
 #
 # **You will learn** what clean, encode and embed mean, where a lookup layer belongs, and why language models rarely wait for data.
 #
-# **You need** notebook 12. No GPU, no network. About 30 minutes. Special words are in the [glossary](../docs/glossary.md).
+# **You need** notebook 12. No GPU, no network. About 40 minutes. Special words are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import json
@@ -18,7 +18,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
-from labkit import photos, plain, predictions
+from labkit import damage, photos, plain, predictions, source_check
 
 # %% [markdown]
 # ## The idea
@@ -144,10 +144,33 @@ def batches(size=64):
         part = parsed[first : first + size]
         yield [one["caption"] for one in part], [one["number"] for one in part]
 
+
+print(source_check.json_lines(records, caption=str, number=int), "lines, each of them a whole object")
+
 # %%
 signature = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)
 from_json = tf.data.Dataset.from_generator(batches, output_signature=signature)
 print(sum(len(caption) for caption, _ in from_json.as_numpy_iterator()), "objects")
+
+# %% [markdown]
+# A bad line stops this generator, and its error (the first one below) names no file; its `line 1` is a place in the object, for in the file it was line 19. Bytes that are no UTF-8 stop nobody: `TextLineDataset` hands them on, and one word gets two numbers. `source_check` reads a file once, before the training starts:
+
+# %%
+place = Path(folder.name)
+typo, half, latin = place / "typo.jsonl", place / "half.jsonl", place / "latin.txt"
+typo.write_text('{"caption": "a boat", "number": 1}\n{"caption": "a dog", "number": "two"}\n')
+half.write_bytes(records.read_bytes()[:1000])  # a writer that was interrupted
+latin.write_bytes("a boat\nein grünes Boot\n".encode("latin-1"))
+for look in (
+    lambda: [json.loads(line) for line in half.read_text().splitlines()],
+    lambda: source_check.json_lines(half, caption=str, number=int),
+    lambda: source_check.json_lines(typo, caption=str, number=int),
+    lambda: source_check.text_lines(latin),
+):
+    try:
+        look()
+    except ValueError as error:
+        print(damage.error_text(error))
 
 # %% [markdown]
 # ## A table with holes
@@ -174,14 +197,40 @@ for row in rows.map(numbers).unbatch().as_numpy_iterator():
 # %% [markdown]
 # ## Exercises
 #
-# There is no check for these two tasks; the cells above show what to expect.
-#
-# - Add a line with a word that is not in the vocabulary. Which number does it get, and which vector?
-# - Clean and look up each line by itself, and batch after that. How many words per second are left?
-#
+# **12.4** Which vector does a word get that nobody has seen before? Write `vectors(line, vocabulary, table, length)`. `line` is a clean line, and `vocabulary` is the list of all known words. `table` is an array with a vector in each row, as an embedding has it: row 0 fills up, row 1 is for every word that is not known, row 2 for the first word of the vocabulary, row 3 for the second, and so on. It returns `length` rows: the vectors of the words, then row 0 as often as needed. Three lines.
+
+# %% tags=["stub"]
+def vectors(line, vocabulary, table, length):
+    ...  # your code
+
+# %% tags=["solution"]
+def vectors(line, vocabulary, table, length):
+    known = {word: number for number, word in enumerate(vocabulary, 2)}
+    numbers = [known.get(word, 1) for word in line.split()]
+    return table[numbers + [0] * (length - len(numbers))]
+
+# %%
+labkit.check("12.4", vectors)
+
+# %% [markdown]
+# **12.5** One call for each line is slow. Write `encoded(lines, clean, lookup, size)`. `lines` is a dataset of texts as `TextLineDataset` gives it; `clean` and `lookup` do what they did above. It returns batches of whole numbers, `size` lines in each (the last batch may be smaller), every line filled up to the longest line of its own batch. `clean` and `lookup` are called once for each batch. Two lines.
+
+# %% tags=["stub"]
+def encoded(lines, clean, lookup, size):
+    ...  # your code
+
+# %% tags=["solution"]
+def encoded(lines, clean, lookup, size):
+    words = lines.batch(size).map(lambda text: tf.strings.split(clean(text)))
+    return words.map(lambda split: lookup(split.to_tensor("")))
+
+# %%
+labkit.check("12.5", encoded)
+
+# %% [markdown]
 # ## Recap
 #
-# You cleaned lines of text, encoded words as numbers, and embedded them. You saw the same vectors with the lookup in the pipeline and in the model. You compared what a language model wants with what one core delivers. You filled the holes of a table and normalised it.
+# You cleaned lines of text, encoded words as numbers, and embedded them. You saw the same vectors with the lookup in the pipeline and in the model. You compared what a language model wants with what one core delivers. You filled the holes of a table and normalised it. You checked lines of text and of JSON before a job reads them.
 #
 # ## In practice
 #
