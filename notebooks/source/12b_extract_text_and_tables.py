@@ -145,7 +145,7 @@ def batches(size=64):
         yield [one["caption"] for one in part], [one["number"] for one in part]
 
 
-print(source_check.json_lines(records, caption=str, number=int), "lines, each of them a whole object")
+print(source_check.json_lines(records, caption=str, number=int), "lines, each a whole object")
 
 # %%
 signature = tf.TensorSpec([None], tf.string), tf.TensorSpec([None], tf.int64)
