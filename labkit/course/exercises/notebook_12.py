@@ -154,23 +154,23 @@ def _own_rows_only(function: Any, workers: int, worker: int) -> None:
             raise Wrong("every worker reads the labels of all rows: where id % workers = worker chooses them") from None
     want = [7 * number % 31 for number in ids if number % workers == worker]
     if got != want:
-        said = f"of {len(ids):,} rows worker {worker} of {workers} has {len(want):,}, {len(got):,} came"
-        raise Wrong(f"{said}: look for a limit, or a distinct, in your query")
+        text = f"of {len(ids):,} rows worker {worker} of {workers} has {len(want):,}, {len(got):,} came"
+        raise Wrong(f"{text}: look for a limit, or a distinct, in your query")
 
 
 def _what_differs(got: list[Any], want: list[int], labels: dict[int, int], workers: int, worker: int) -> str:
     """Return what is wrong with the labels of one worker."""
-    said = f"for {workers} workers, worker {worker}: "
+    text = f"for {workers} workers, worker {worker}: "
     if sorted(map(str, got)) == sorted(map(str, want)):
-        return f"{said}the rows are right, their order is not; without order by, a database promises none"
+        return f"{text}the rows are right, their order is not; without order by, a database promises none"
     if len(got) == len(labels):
-        return f"{said}all {len(got)} rows came; where id % workers = worker chooses them"
+        return f"{text}all {len(got)} rows came; where id % workers = worker chooses them"
     for other in range(workers):
         if got == [label for number, label in labels.items() if number % workers == other]:
-            return f"{said}these are the rows of worker {other}"
+            return f"{text}these are the rows of worker {other}"
     if got == [number for number in labels if number % workers == worker]:
-        return f"{said}these are the ids of the right rows; the task asks for their labels"
-    return f"{said}{len(got)} rows came, expected the {len(want)} whose id % {workers} is {worker}"
+        return f"{text}these are the ids of the right rows; the task asks for their labels"
+    return f"{text}{len(got)} rows came, expected the {len(want)} whose id % {workers} is {worker}"
 
 
 @numeric(

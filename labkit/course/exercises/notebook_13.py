@@ -48,23 +48,23 @@ def a_batch_of_samples(function: Any) -> None:
 def numbers_of_a_worker(function: Any) -> None:
     """``numbers(length, workers, worker)``: a part for each worker, all numbers once, parts of nearly one size."""
     for length, workers in ((10, 3), (7, 2), (12, 4), (5, 1), (2, 4)):
-        said = f"for {length} photos and {workers} workers"
+        text = f"for {length} photos and {workers} workers"
         parts = []
         for worker in range(workers):
             made = call(function, length, workers, worker)
-            parts.append(whole_numbers(made, said, "return the numbers of this one worker, not the parts of all"))
+            parts.append(whole_numbers(made, text, "return the numbers of this one worker, not the parts of all"))
         got = sorted(n for part in parts for n in part)
         if len(got) > length and workers > 1 and all(sorted(part) == list(range(length)) for part in parts):
-            raise Wrong(f"{said}: every worker has all photos, so each photo comes {workers} times")
+            raise Wrong(f"{text}: every worker has all photos, so each photo comes {workers} times")
         if missing := sorted(set(range(length)) - set(got)):
-            raise Wrong(f"{said}: nobody has number {missing[0]}")
+            raise Wrong(f"{text}: nobody has number {missing[0]}")
         if got != list(range(length)):
             twice = next((n for n in got if got.count(n) > 1), None)
             what = f"number {twice} comes twice" if twice is not None else f"there is no number {max(got)}"
-            raise Wrong(f"{said}: {what}")
+            raise Wrong(f"{text}: {what}")
         sizes = [len(part) for part in parts]
         if max(sizes) - min(sizes) > 1:
-            raise Wrong(f"{said}: the parts have {sizes} photos; the largest keeps all others waiting")
+            raise Wrong(f"{text}: the parts have {sizes} photos; the largest keeps all others waiting")
 
 
 @numeric(
