@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent import futures
 from multiprocessing import connection
@@ -49,8 +50,8 @@ def module(name: str, *words: str, log: IO[bytes], **options: Any) -> subprocess
 def linked(name: str, *words: str, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], connection.Connection]:
     """Start a module as `module` does, with a pipe to it; return the process, and this end of the pipe.
 
-    The first two arguments of the module are the descriptor of its own end, and the number of this process. Once the
-    child has ended, this end says so.
+    The first two arguments of the module are the descriptor of its own end, and the number of this process. To read
+    from this end raises EOFError once the child has ended.
     """
     ours, theirs = connection.Pipe()
     with theirs:
@@ -58,10 +59,25 @@ def linked(name: str, *words: str, log: IO[bytes]) -> tuple[subprocess.Popen[byt
         return module(name, str(handle), str(os.getpid()), *words, log=log, pass_fds=[handle]), ours
 
 
+def received(link: connection.Connection, timeout_s: float) -> Any:
+    """Return the next message of a child.
+
+    Raises
+    ------
+    TimeoutError, EOFError
+        If none comes within `timeout_s` seconds; if the child has ended.
+    """
+    until = time.monotonic() + timeout_s
+    while not link.poll(NOTICED_S):
+        if time.monotonic() > until:
+            raise TimeoutError(f"it is not ready after {timeout_s:g} s")
+    return link.recv()
+
+
 def last_line(log: IO[bytes]) -> str:
     """Return the last line of what a child wrote into its log: there it says why it ended."""
     log.seek(0)
-    return log.read().decode(errors="replace").strip().rpartition("\n")[2] or "it wrote no message"
+    return log.read().decode(errors="replace").strip().rpartition("\n")[2] or "it wrote no message; was it killed?"
 
 
 def stop(child: subprocess.Popen[bytes], owner: int, timeout_s: float) -> bool:

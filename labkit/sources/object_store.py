@@ -40,7 +40,8 @@ FAULTS = {
 #: Requests that a busy object refuses.
 _REFUSALS = 2
 #: Seconds until the server must be ready, and until it must have ended.
-_START_S, _STOP_S = 30, 5
+START_TIMEOUT_S = 30
+_STOP_S = 5
 _HOST = "127.0.0.1"
 #: Answers that may be others a moment later: the server is busy, or it or one behind it failed.
 _BUSY, _FAILED = {429, 503}, {500, 502, 504}
@@ -121,12 +122,18 @@ class ObjectStore:
 
     def __enter__(self) -> ObjectStore:
         """Start the server; it is ready when this returns."""
+        held = {n: c if isinstance(c, bytes) else Path(c).absolute() for n, c in self._objects.items()}
         with tempfile.TemporaryFile() as log:
             child, link = processes.linked("labkit.sources.object_store", log=log)
             try:
                 with link:
-                    self._port = self._started(link)
-            except (EOFError, OSError):
+                    processes.received(link, START_TIMEOUT_S)
+                    link.send((held, self.delay_ms / 1e3, self.faults))
+                    self._port = processes.received(link, START_TIMEOUT_S)
+            except TimeoutError as error:
+                processes.ended(child, 0)
+                raise ObjectError(f"the object store did not start: {error}") from None
+            except (EOFError, ConnectionError):
                 processes.ended(child, _STOP_S)
                 raise ObjectError(f"the object store did not start: {processes.last_line(log)}") from None
             except BaseException:
@@ -136,15 +143,6 @@ class ObjectStore:
         # Also without __exit__: at the end of this process, and when this object is no longer referenced.
         self._end = weakref.finalize(self, processes.stop, child, os.getpid(), _STOP_S)
         return self
-
-    def _started(self, link: connection.Connection) -> int:
-        """Tell a server what it serves, once it is there, and return its port."""
-        if not link.poll(_START_S):
-            raise EOFError
-        link.recv()
-        held = {n: c if isinstance(c, bytes) else Path(c).absolute() for n, c in self._objects.items()}
-        link.send((held, self.delay_ms / 1e3, self.faults))
-        return link.recv()
 
     def __exit__(self, *_: Any) -> None:
         """Stop the server."""

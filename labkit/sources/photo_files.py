@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from labkit.common import shipped
 from labkit.common.environment import cores
-from labkit.common.processes import ended
+from labkit.common.processes import ended, last_line
 from labkit.common.progress import fast, kind
 
 generator = shipped.module("data/lab_photos", "generator")
@@ -208,10 +208,7 @@ def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, worke
                         painter.send(index)
                         busy.add(painter)
         except (EOFError, ConnectionError):
-            complaints.seek(0)
-            last = complaints.read().decode(errors="replace").strip().rpartition("\n")[2]
-            reason = last or "it left no message; was it killed?"
-            raise RuntimeError(f"a painting process ended early: {reason}") from None
+            raise RuntimeError(f"a painting process ended early: {last_line(complaints)}") from None
         finally:
             for painter in painters:  # each may finish its photo
                 painter.close()

@@ -167,6 +167,20 @@ def test_a_server_that_does_not_start_says_why(monkeypatch):
         ObjectStore({"a": b""}).__enter__()
 
 
+def test_a_server_that_is_not_ready_in_time_is_named_and_killed(monkeypatch):
+    children, asleep = [], [sys.executable, "-c", "import time; time.sleep(60)"]
+
+    def late(*_, log, pass_fds):
+        children.append(subprocess.Popen(asleep, stderr=log, pass_fds=pass_fds))
+        return children[-1]
+
+    monkeypatch.setattr(processes, "module", late)
+    monkeypatch.setattr(object_store, "START_TIMEOUT_S", 0.3)
+    with pytest.raises(ObjectError, match=r"^the object store did not start: it is not ready after 0\.3 s$"):
+        ObjectStore({"a": b""}).__enter__()
+    assert children[0].poll() is not None
+
+
 def test_bytes_reach_the_server_whole_however_many():
     with ObjectStore({"large": bytes(range(256)) * 30_000, "small": b"x"}, 0) as store:
         assert Reader(store.address).read("large") == bytes(range(256)) * 30_000

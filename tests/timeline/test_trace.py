@@ -68,6 +68,13 @@ def test_a_file_of_an_older_lab_has_the_categories_that_it_was_saved_with(tmp_pa
     assert [(s.name, s.category) for s in Trace.load(tmp_path / "old.json")] == [(name, name) for name in names]
 
 
+def test_an_older_lab_wrote_an_empty_dict_where_nobody_counted(tmp_path):
+    document = json.loads(Trace.from_spans([]).save(tmp_path / "t.json").read_text(encoding="utf-8"))
+    document["run"]["work"] = {}
+    (tmp_path / "t.json").write_text(json.dumps(document), encoding="utf-8")
+    assert Trace.load(tmp_path / "t.json").run.work is None
+
+
 @given(spans, st.integers(NOW - 10, NOW + 1500), st.integers(0, 800))
 def test_a_slice_holds_what_touches_it_cut_to_it(given_spans, start, length):
     trace = Trace.from_spans(given_spans)

@@ -31,7 +31,7 @@ from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 from labkit.views import static
 from labkit.views.detail import threads_at_work
-from labkit.views.layout import blamed_lane, drawn_lanes
+from labkit.views.layout.choice import blamed_lane, drawn_lanes
 
 
 def texts(figure) -> list[Text]:

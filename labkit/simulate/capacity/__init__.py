@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from labkit.common.table import Table
 from labkit.recording.accelerators import PRESETS as PUBLISHED
 from labkit.simulate.capacity.fleet import FLEETS, Fleet, Simulated, simulate
-from labkit.simulate.capacity.setting import MOST_ACCELERATORS, Answer, Setting, chosen
+from labkit.simulate.capacity.setting import MOST_ACCELERATORS, Setting, chosen
+from labkit.simulate.capacity.shown import Answer
 from labkit.views.picture import Picture
 
 __all__ = ["FLEETS", "PRESETS", "CapacityPlan", "Fleet", "Resource", "Setting", "Simulated", "plan", "simulate"]

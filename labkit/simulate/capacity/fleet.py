@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from labkit.common.numbers import number, one_of, ranged, whole
-from labkit.simulate.capacity.setting import Answer, Setting, chosen
+from labkit.simulate.capacity.setting import Setting, chosen
+from labkit.simulate.capacity.shown import Answer
 from labkit.simulate.clock import MOVE, SLEEP, WAIT, Clock, Process
 from labkit.views.picture import Picture
 

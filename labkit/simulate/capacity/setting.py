@@ -2,30 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
 from labkit.common.numbers import check_names, check_ranges, number, one_of, ranged, whole
 from labkit.recording.accelerators import modelled, published
-from labkit.views import charts
-from labkit.views.picture import Picture
 
 #: The most accelerators of a plan.
 MOST_ACCELERATORS = 1_000_000
-
-
-class Answer:
-    """What a plan and a simulation show alike; they have a ``name``, a `headline` and pictures."""
-
-    def against(self, x: Sequence[float], series: Mapping[str, list[float]], what: str, **labels: Any) -> Picture:
-        """Draw some series against one number of the setting; `labels` are those of `labkit.charts.lines`."""
-        chart = charts.lines(x, series, title=f"{self.name}: {what}", **labels)
-        return Picture(lambda look: chart.figure(look.name), chart.title, f"{self.headline()} {chart.alt}", str(self))
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        """Return what a notebook shows: the picture of `limits`, and the text."""
-        return self.limits()._repr_mimebundle_()
 
 
 def chosen(

@@ -22,10 +22,10 @@ from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent, short_op
 from labkit.views.layout import words
 from labkit.views.layout.block import VERSION, Block
-from labkit.views.layout.choice import APART, blamed_lane, cores_line, drawn_lanes, on_device, workers_of
+from labkit.views.layout.choice import APART, blamed_lane, cores_line, on_device, workers_of
 from labkit.views.layout.places import OVERVIEW, overlaid, stacked
 
-__all__ = ["APART", "OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout", "blamed_lane", "drawn_lanes", "on_device"]
+__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout"]
 
 #: Gaps of a run that carry a sentence of their own, the longest ones; the others carry cause and length.
 SENTENCES = 2000
