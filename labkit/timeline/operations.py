@@ -74,7 +74,7 @@ class Operations(Tabular):
     steps : int
         Train steps of the run, 0 where there are none.
     get_next : float or None
-        Share of a step that passes in `GET_NEXT`, 0 to 1; None without steps.
+        Share of the steps, without validations, that passes in `GET_NEXT`, 0 to 1; None without steps.
     most : int
         Rows of the table.
     copied_bytes : dict
@@ -137,7 +137,7 @@ def operations(trace: Trace, by: str = "type", *, most: int = 20) -> Operations:
 
     Notes
     -----
-    What ran during a validation is left out: it belongs to no train step.
+    What ran during a validation is left out, and its time: it belongs to no train step.
 
     Raises
     ------
@@ -151,10 +151,11 @@ def operations(trace: Trace, by: str = "type", *, most: int = 20) -> Operations:
     found: dict[tuple[str, str], list[int]] = {}
     ops = [_op(name) for name in trace.names]
     is_op = np.array([op is not None for op in ops], bool)
-    trains = np.ones(len(trace), bool)
+    trains, left_ms = np.ones(len(trace), bool), timeline.span_ns / 1e6
     validations = trace.where(trace.select(name=VALIDATION, kind="script"))
     for start, end in zip(validations.start_ns, validations.end_ns, strict=True):
         trains &= (trace.start_ns < start) | (trace.start_ns >= end)
+        left_ms -= max(0, min(end - timeline.start_ns, timeline.span_ns) - max(start - timeline.start_ns, 0)) / 1e6
     for number, thread in enumerate(trace.threads):
         if thread.kind not in _WHERE:
             continue
@@ -172,7 +173,7 @@ def operations(trace: Trace, by: str = "type", *, most: int = 20) -> Operations:
             counts[0] += int(mine.sum())
             counts[1] += int(own[mine].sum())
     result = sorted((Operation(*key, *value) for key, value in found.items()), key=lambda row: (-row.ns, row.name))
-    share = timeline.parts_ms[0] / timeline.step_ms if timeline.steps and timeline.step_ms else None
+    share = timeline.parts_ms[0] * timeline.steps / left_ms if timeline.steps and left_ms > 0 else None
     name, copied = trace.run.name or "the run", trace.run.profiler.copied_bytes
     return Operations(name, by, tuple(result), timeline.steps, share, whole("most", most, least=1), copied)
 

@@ -12,7 +12,7 @@ import repeats
 
 import labkit
 from labkit.timeline.operations import DEVICE, PIPELINE, STEP
-from labkit.timeline.trace import Span, Trace
+from labkit.timeline.trace import VALIDATION, Span, Trace
 from labkit.views import operations_chart
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,6 +113,18 @@ def test_two_runs_are_drawn_side_by_side():
         operations_chart.draw(before, labkit.operations(run(), "layer"))
     with pytest.raises(TypeError, match="Trace"):
         operations_chart.draw(run())
+
+
+def test_a_validation_is_no_part_of_the_steps():
+    """Neither its ops nor its time; what of it lies outside of the window is no part of that."""
+    more = [span("script", VALIDATION, "train", start, 20) for start in (50, 90)]
+    more += [span("compute", "StatefulPartitionedCall/small/conv2d_1/convolution:Conv2D", "other", 55, 8)]
+    more += [span("consumer", "wait for batch", "wait", 70, 10), span("consumer", "train step", "train", 80, 10)]
+    extra = Trace.from_spans(more, THREADS | {"script": "script"}, origin="measured")
+    trace = Trace.merge(run(), extra).with_run(window_ns=(0, 100 * MS), steps=2)
+    found = labkit.operations(trace)
+    assert {(row.calls, row.ns / MS) for row in found.rows if row.name == "Conv2D"} == {(1, 8)}
+    assert found.get_next == pytest.approx((10 + 10) / (100 - 20 - 10))
 
 
 def test_wrong_arguments_are_named():
