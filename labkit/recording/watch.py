@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import math
 import os
 import re
 import sys
@@ -49,7 +50,7 @@ SCRIPT = "the script"
 #: What a part of a train step may be spent on.
 PARTS = tuple(category for category in CATEGORIES if category not in ("wait", "train"))
 
-#: How often a guard looks whether ``fit`` still runs, and a step how much memory is taken.
+#: How often a guard looks whether ``fit`` still runs, and how often somebody looks how much memory is taken.
 LOOK_S = 0.05
 
 
@@ -78,10 +79,13 @@ class _Window:
         session = Session() if profile else _Unprofiled()
         self._run, self._session, self._sampler = Drive(), session, Sampler(soon=0)
         self._window = ProfilerWindow(self._run, self._session, self._sampler, keep)
-        self._window.open(2 * EVENT_BYTES * max_events)
+        self._most_bytes = 2 * EVENT_BYTES * max_events if profile else math.inf
+        self._window.open(self._most_bytes)
         if profile and keep is None:
             _leave_out_unseen()
-        self._cpu_ns, self._looks = time.process_time_ns(), 0.0
+        self._cpu_ns, self._looks, self._full = time.process_time_ns(), 0.0, False
+        # A guard ends the profile in a thread of its own, and never within a step.
+        self._lock, self._inside, self._ended, self._failed = threading.Lock(), 0, False, None
         self.calls: list[tuple[int, int]] = []
         self.waits: list[tuple[int, int]] = []
         self.script: list[tuple[str, int, int]] = []
@@ -89,16 +93,41 @@ class _Window:
 
     @property
     def full(self) -> bool:
-        """Whether the profiler has taken the memory that it may take; asked after each `LOOK_S`, and not between."""
-        if time.perf_counter() < self._looks:
-            return False
-        self._looks = time.perf_counter() + LOOK_S
-        return self._window.full
+        """Whether the memory that the profiler may take is taken; looked at after each `LOOK_S`, and not between."""
+        if time.perf_counter() >= self._looks:
+            self._looks = time.perf_counter() + LOOK_S
+            self._full = self._full or self._window.full
+        return self._full
+
+    def look(self) -> None:
+        """End the profile if it is full and no step runs: a validation, and what follows a loop, do not ask."""
+        with self._lock:
+            if not self._inside and self.full:
+                self._end()
+
+    def _end(self) -> None:
+        """End the profile, unless it has ended; `close` raises what goes wrong."""
+        if self._ended:
+            return
+        self._ended = True
+        try:
+            _sync()  # the profile holds all that was handed over
+            self._run.cpu_ns = time.process_time_ns() - self._cpu_ns
+            self._window.close()
+        except Exception as error:
+            self._failed = error
 
     def discard(self) -> None:
         """End it without a trace."""
-        self._session.discard()
-        self._sampler.stop()
+        with self._lock:
+            self._session.discard()
+            self._sampler.stop()
+
+    def begins(self) -> bool:
+        """Tell whether a call may begin, which `call` then stands around: none does when the profile has ended."""
+        with self._lock:
+            self._inside += not self._ended
+            return not self._ended
 
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
@@ -106,14 +135,24 @@ class _Window:
         from tensorflow.profiler.experimental import Trace as Mark
 
         start = time.perf_counter_ns()
-        with Mark(STEP_MARK, step_num=len(self.calls), _r=1):
-            yield
-        self.calls.append((start, time.perf_counter_ns()))
+        try:
+            with Mark(STEP_MARK, step_num=len(self.calls), _r=1):
+                yield
+            self.calls.append((start, time.perf_counter_ns()))
+        finally:
+            with self._lock:
+                self._inside -= 1
 
     def wait(self) -> None:
-        """Let the last call end when the device has finished: a GPU goes on where the call has returned."""
+        """Let the last call end when the device has finished: a GPU goes on where the call has returned.
+
+        Where less of the time since then is spent here than elsewhere, it had finished before, and nobody saw when.
+        """
+        start = time.perf_counter_ns()
         _sync()
-        self.calls[-1] = self.calls[-1][0], time.perf_counter_ns()
+        end = time.perf_counter_ns()
+        if self.calls and end - start >= start - self.calls[-1][1]:
+            self.calls[-1] = self.calls[-1][0], end
 
     def close(
         self,
@@ -146,10 +185,11 @@ class _Window:
         facts
             Of the run.
         """
-        _sync()  # the profile holds all that was handed over
         run = self._run
-        run.cpu_ns = time.process_time_ns() - self._cpu_ns
-        self._window.close()
+        with self._lock:
+            self._end()
+        if self._failed:
+            raise self._failed
         # A function of Keras is one op to the eager runtime, and as long as the call.
         whole = np.array([name.startswith("EagerLocalExecute: __") for name in run.spans.names], bool)
         run.spans = run.spans.where(~whole[run.spans.name])
@@ -175,7 +215,15 @@ class _Window:
             kinds = dict.fromkeys((span.thread for span in spans), "script")
             more = Trace.from_spans(spans, kinds, origin="measured").slice(*trace.window_ns)
             trace = replace(Trace.merge(trace, more), run=trace.run)
-        why = "the training ended" if ended else "the profiler may hold no more events: the window ended"
+        why = "the training ended" if ended else "the window ended"
+        if self._full and not ended:
+            events, most_mb = run.spans.run.profiler.events, self._most_bytes / 1e6
+            mine_mb = min(most_mb, events * EVENT_BYTES / 1e6)
+            why = (
+                f"the process has taken {most_mb:,.0f} MB since the window began, at most {mine_mb:,.0f} MB of it for "
+                f"{events:,} events of the profiler, the rest for what it keeps itself, as by cache() or shuffle(): "
+                "the window ended"
+            )
         short = [f"{why} after {run.steps} of {steps} steps."] if run.steps < steps else []
         note = " ".join([*short, *unseen, *self._session.notes, *notes(run, trace, None)]) or None
         profiler = replace(trace.run.profiler, note=note)
@@ -273,6 +321,9 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
         over = sum(map(len, found[first:last])) - (now - done)
         if now > done and (over == 1 or (queued and 0 < over < each)):
             found[last - 1] = found[last - 1][:-over]
+        # Where nobody has counted them, a call that asks less often than the others has found the end at last.
+        elif now == done and last > first and len(found[last - 1]) < min([each, *map(len, found[first : last - 1])]):
+            found[last - 1] = found[last - 1][:-1]
     rows: list[tuple[int, int, int]] = []
     # A loop over two datasets at once asks both before each step; one that evaluates now and then rarely asks more.
     asked = [mine[roots.start_ns[mine] < begin] for (begin, _), mine in zip(calls.tolist(), found, strict=True)]
@@ -371,6 +422,18 @@ class _Watcher:
     def _due(self) -> bool:
         return self._window is None and not self._done and self._seen >= self.warmup
 
+    def _open(self, **how: Any) -> None:
+        """Open the window, and let a thread look after it."""
+        self._window = window = _Window(self.keep, self.max_events, **how)
+        name, daemon = "labkit guard of a window", None if window.fit else True  # a daemon where fit runs in one
+        threading.Thread(target=_guard, args=(self, window), name=name, daemon=daemon).start()
+
+    def _window_of_a_step(self) -> _Window | None:
+        """Return the window if a step that begins is one of it; close it if its profile has ended meanwhile."""
+        if self._window is not None and not self._window.begins():
+            self._close()
+        return self._window
+
     @contextlib.contextmanager
     def _never_stopping(self) -> Iterator[None]:
         """Turn a failure of the recording into a warning: the training goes on."""
@@ -421,14 +484,15 @@ def _runs(frame: FrameType) -> bool:
     return False
 
 
-def _guard(watch: Watch, window: _Window) -> None:
-    """Wait for the end of a window, and end it if ``fit`` is over without it.
+def _guard(watcher: _Watcher, window: _Window) -> None:
+    """Wait for the end of a window; end its profile if it is full between steps, and it if ``fit`` is over without it.
 
     Keras calls no callback when a training is interrupted or another callback fails. Only the frame of it tells.
     """
-    while watch._window is window and _runs(window.fit):
+    while watcher._window is window and (window.fit is None or _runs(window.fit)):
+        window.look()
         time.sleep(LOOK_S)
-    watch._abandon(window)
+    watcher._abandon(window)
 
 
 class Watch(_Watcher, keras.callbacks.Callback):
@@ -447,7 +511,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
     keep : path, optional
         A folder to which the file of the profiler is copied as well, where TensorBoard and xprof find it.
     max_events : int
-        Events that the profiler may hold, about 0.65 kB each.
+        Events that the profiler may hold, about 0.65 kB each. Nobody counts them before the end: the window ends where
+        the process has taken twice the memory for them.
 
     Raises
     ------
@@ -457,9 +522,9 @@ class Watch(_Watcher, keras.callbacks.Callback):
     Notes
     -----
     It measures and never interferes: where it cannot record, because another profiler runs, say, it warns and the
-    training goes on. Images are counted by the loss that Keras keeps; where Keras keeps none, by the size of a batch
-    that the dataset states (``drop_remainder=True``), and else they are not known. The last step of a full window ends
-    when the device is done.
+    training goes on. Images are counted by the size of a batch that the dataset states (``drop_remainder=True``), where
+    it states none by the loss that Keras keeps, and where Keras keeps none they are not known. The last step of an
+    epoch and that of the window end when the device is done. A callback that evaluates or predicts is a validation.
     A training that is interrupted, or fails in another callback, leaves no trace. A thread looks whether ``fit`` still
     runs, and gives the profiler back about a tenth of a second after it is over. Where another function than
     ``model.fit`` calls the callbacks, the profiler runs until the next `Watch` begins.
@@ -477,7 +542,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
         max_events: int = 500_000,
     ) -> None:
         super().__init__()
-        self._train, self._reset, self._opened = None, None, {}
+        self._own, self._opened = {}, {}
         self._set_up(steps, warmup, name, keep, max_events)
 
     # -- what Keras calls --------------------------------------------------------
@@ -486,6 +551,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
         """Begin to count steps."""
         self._begin(f"the training ended before step {self.warmup}, with which the window begins")
         self._images, self._opened, self._batch = 0, {}, None
+        self._epoch_steps = (self.params or {}).get("steps") or math.inf  # an evaluation may tell its own later
         self._counted: int | None = None  # images that the loss remembers, and that are none of the window
         if (backend := keras.backend.backend()) != "tensorflow":
             with self._never_stopping():
@@ -500,20 +566,18 @@ class Watch(_Watcher, keras.callbacks.Callback):
         if self._due:
             with self._never_stopping():
                 self._counted, self._counts = self._count(), [(0, self._trained())]
-                self._window = window = _Window(self.keep, self.max_events, _fit_of(self.model))
-                if window.fit:
-                    name, guarded = "labkit guard of a window", (self, window)
-                    threading.Thread(target=_guard, args=guarded, name=name).start()  # a daemon where fit runs in one
-        if self._window is not None and self.model.train_function != self._watched:  # the script may make it anew
-            self._train, self.model.train_function = self.model.train_function, self._watched
-        if self._window is not None and self.model.reset_metrics != self._forgets:
-            self._reset, self.model.reset_metrics = self.model.reset_metrics, self._forgets
+                self._open(fit=_fit_of(self.model))
+        for name, mine in self._stand_ins().items() if self._window is not None else ():
+            if getattr(self.model, name) != mine:  # the script may make it anew
+                self._own[name] = getattr(self.model, name)
+                setattr(self.model, name, mine)
         self._seen += self.model.steps_per_execution
+        self._at_end = batch + self.model.steps_per_execution >= self._epoch_steps
 
     def on_test_begin(self, logs: Any = None) -> None:
         """Note the time at which a validation begins; it counts its own images with the same loss."""
         self._keep_count()
-        self._opened[VALIDATION] = time.perf_counter_ns()
+        self._opened.setdefault(VALIDATION, time.perf_counter_ns())
 
     def on_test_end(self, logs: Any = None) -> None:
         """Note the time at which it ends."""
@@ -533,14 +597,23 @@ class Watch(_Watcher, keras.callbacks.Callback):
 
     # -- the window --------------------------------------------------------------
 
+    def _stand_ins(self) -> dict[str, Any]:
+        """Return what stands in for the functions of the model as long as the window is open, by their names."""
+        return {
+            "train_function": self._watched,
+            "reset_metrics": self._forgets,
+            "evaluate": self._evaluates,
+            "predict": self._predicts,
+        }
+
     def _watched(self, *args: Any, **named: Any) -> Any:
         """Stand in for ``model.train_function`` as long as the window is open."""
         from tensorflow.errors import OutOfRangeError
 
-        window, train = self._window, self._train
-        if window is not None and not _within(sys._getframe(), window.fit):
-            self._abandon(window)
-            window = None
+        train = self._own["train_function"]
+        if self._window is not None and not _within(sys._getframe(), self._window.fit):
+            self._abandon(self._window)
+        window = self._window_of_a_step()
         if window is None:  # a training that was interrupted left this function to the next one
             return train(*args, **named)
         if self._counted is None:
@@ -550,6 +623,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
             with window.call():
                 found = train(*args, **named)
         except (OutOfRangeError, StopIteration):  # the end of a dataset of unknown length
+            with self._never_stopping():
+                window.wait()
             raise
         except BaseException:
             self._discard("the training failed in the window")
@@ -558,18 +633,38 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._batch = stated_images(getattr(args[0], "element_spec", ())) if args else None
         if self._taken() >= self.steps or window.full:
             self._close()
+        elif self._at_end:
+            with self._never_stopping():
+                window.wait()
         return found
 
     def _forgets(self) -> None:
         """Stand in for ``model.reset_metrics``: a callback that evaluates lets the loss forget what it counted."""
         with self._never_stopping():
             self._keep_count()
-        self._reset()
+        self._own["reset_metrics"]()
+
+    def _evaluates(self, *args: Any, **named: Any) -> Any:
+        """Stand in for ``model.evaluate``: a callback that evaluates tells no other callback."""
+        return self._validates("evaluate", *args, **named)
+
+    def _predicts(self, *args: Any, **named: Any) -> Any:
+        """Stand in for ``model.predict``."""
+        return self._validates("predict", *args, **named)
+
+    def _validates(self, name: str, /, *args: Any, **named: Any) -> Any:
+        """Call a function of the model, and note the time as that of a validation."""
+        if VALIDATION in self._opened:  # by another one
+            return self._own[name](*args, **named)
+        self._opened[VALIDATION] = time.perf_counter_ns()
+        try:
+            return self._own[name](*args, **named)
+        finally:
+            self._note(VALIDATION)
 
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():
-            if not ended:
-                self._window.wait()
+            self._window.wait()
             if not self._window.calls:
                 self._discard(self._why)
                 return
@@ -578,7 +673,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._keep_count()
             self._counts.append((len(self._window.calls), self._trained()))
             trace = self._window.close(
-                self._images if self._images > self._taken() else None,  # a loss of one's own may count steps
+                # A loss of one's own may count steps, or weights.
+                self._images if not self._batch and self._images > self._taken() else None,
                 each=self.model.steps_per_execution,
                 counts=self._counts,
                 steps=self.steps,
@@ -592,12 +688,11 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._discard("")
 
     def _discard(self, why: str) -> None:
-        if self._train is not None and self.model.train_function == self._watched:
-            self.model.train_function = self._train
-        if self._reset is not None and self.model.reset_metrics == self._forgets:
-            del self.model.reset_metrics  # the method of its class is its own again
-            if self.model.reset_metrics != self._reset:
-                self.model.reset_metrics = self._reset
+        for name, mine in self._stand_ins().items() if self._own else ():
+            if getattr(self.model, name) == mine:
+                delattr(self.model, name)  # a method of its class is its own again
+                if getattr(self.model, name, None) != self._own[name]:
+                    setattr(self.model, name, self._own[name])
         super()._discard(why)
 
     def _note(self, what: str) -> None:
@@ -620,8 +715,14 @@ class Watch(_Watcher, keras.callbacks.Callback):
         return len(self._window.calls) * each - sum(some for some in fewer if 0 < some < each)
 
     def _trained(self) -> int:
-        """Return how many steps the optimizer has taken; 0 where the model has none."""
-        return int(np.asarray(getattr(getattr(self.model, "optimizer", None), "iterations", 0)))
+        """Return how many steps the optimizer has taken; 0 where the model has none, or one that leaves some out.
+
+        Where it accumulates gradients, its ``iterations`` are fewer. One that scales the loss has one within it, which
+        does not count where a gradient is not finite.
+        """
+        variables = getattr(getattr(self.model, "optimizer", None), "variables", ())
+        found = [one for one in variables if getattr(one, "name", None) == "iteration"]
+        return int(np.asarray(found[0])) if len(found) == 1 else 0
 
     def _count(self) -> int:
         """Return over how many images the loss of this epoch was taken so far; 0 where Keras keeps none."""
@@ -696,12 +797,13 @@ class watching(_Watcher, contextlib.AbstractContextManager):
             with self._never_stopping():
                 if not self._inside:  # nobody would end the window of a loop that is short
                     raise RecordingError("`with labkit.watching() as step:` does not stand around the loop")
-                self._window = _Window(self.keep, self.max_events, profile=self.profile)
+                self._open(profile=self.profile)
         self._seen += 1
-        if self._window is None:
+        window = self._window_of_a_step()
+        if window is None:
             yield
             return
-        with self._window.call():
+        with window.call():
             yield
         if batch is not None and self._images is not None:
             try:
@@ -709,7 +811,7 @@ class watching(_Watcher, contextlib.AbstractContextManager):
             except Exception as error:
                 self._images = None
                 warnings.warn(f"labkit does not know how many images the loop takes: {error}", stacklevel=3)
-        if len(self._window.calls) >= self.steps or self._window.full:
+        if len(window.calls) >= self.steps or window.full:
             self._close()
 
     def waits(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -753,8 +855,7 @@ class watching(_Watcher, contextlib.AbstractContextManager):
 
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():
-            if not ended:
-                self._window.wait()
+            self._window.wait()
             self._trace = self._window.close(
                 self._images or None,
                 steps=self.steps,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import re
 import sys
 import threading
 import time
@@ -57,8 +59,11 @@ def network(keras, **settings):
     return model
 
 
-def with_a_step_of_its_own(tf, keras, counts=False, **settings):
-    """Return a model whose train step keeps no loss, or one that `counts` steps, as Keras's own guide writes it."""
+def with_a_step_of_its_own(tf, keras, counts=0, **settings):
+    """Return a model whose train step keeps no loss, or one that `counts` steps, as Keras's own guide writes it.
+
+    A step that trains two networks may count twice.
+    """
 
     class Own(keras.Model):
         def __init__(self):
@@ -74,7 +79,7 @@ def with_a_step_of_its_own(tf, keras, counts=False, **settings):
                 loss = self.compute_loss(y=labels, y_pred=self(images, training=True))
             self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
             for metric in self.metrics:
-                if counts and metric.name == "loss":
+                for _ in range(counts if metric.name == "loss" else 0):
                     metric.update_state(loss)
             return {"loss": loss}
 
@@ -144,6 +149,29 @@ def test_a_call_of_several_steps_may_end_with_the_data(tf, keras, batches, each,
     note = run.profiler.note or ""
     assert ("the training ended after" in note) == (watched < asked)
     assert "events per image" not in note or int(note.split(" events per image")[0].split()[-1]) < 1_000
+
+
+@pytest.mark.parametrize("optimizer", ["accumulates", "scales"])
+def test_steps_are_counted_where_the_optimizer_leaves_some_out(tf, keras, optimizer):
+    """It accumulates gradients of four steps, or scales the loss and takes no step where a gradient is not finite."""
+    model, watch = network(keras, steps_per_execution=5), labkit.Watch(30, warmup=0)
+    inner = keras.optimizers.SGD(gradient_accumulation_steps=4 if optimizer == "accumulates" else None)
+    model.compile(
+        inner if optimizer == "accumulates" else keras.optimizers.LossScaleOptimizer(inner),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        steps_per_execution=5,
+    )
+
+    def spoil(number, batch):
+        images, labels = batch
+        return (images / tf.cast(number != 6, tf.float32) if optimizer == "scales" else images), labels
+
+    fit(model, data(tf, 10).enumerate().map(spoil), watch, epochs=4)
+    run = watch.trace.run
+    assert int(model.optimizer.iterations) < 40
+    assert (run.steps, run.images, run.batch_size) == (30, 30 * BATCH, BATCH)
+    fit(model, data(tf, 8).enumerate().map(spoil), watch, epochs=2)
+    assert (watch.trace.run.steps, watch.trace.run.images) == (16, 16 * BATCH), "the last call finds three batches"
 
 
 @pytest.mark.sample(3)
@@ -330,8 +358,144 @@ def test_a_callback_that_evaluates_changes_no_count(tf, keras, place, last):
     assert "reset_metrics" not in vars(model)
 
 
-def test_a_loss_that_counts_steps_counts_no_images(tf, keras):
-    model = with_a_step_of_its_own(tf, keras, counts=True, steps_per_execution=4)
+@pytest.mark.parametrize("does", ["evaluate", "predict"])
+def test_a_callback_that_evaluates_is_a_validation(tf, keras, does):
+    def validate(epoch, logs=None):
+        if epoch == 0:
+            getattr(model, does)(data(tf, 4, 0.02), verbose=0)
+
+    model, watch, other = network(keras), labkit.Watch(steps=8, warmup=2), keras.callbacks.Callback()
+    other.on_epoch_end = validate
+    fit(model, data(tf, 6), watch, other, epochs=2)
+    trace = watch.trace
+    spans = trace.where(trace.select(name=VALIDATION, kind="script"))
+    assert len(spans) == 1
+    assert spans.duration_ns[0] >= 4 * 0.02e9
+    assert not {"reset_metrics", "evaluate", "predict"} & vars(model).keys(), "the functions of Keras are back"
+
+
+@pytest.mark.parametrize("batches", [4, 9], ids=["the dataset tells its end", "the end comes unforeseen"])
+def test_what_the_last_step_hands_over_ends_with_it_where_the_training_is_short(tf, keras, batches):
+    """TensorFlow on a CPU can be told to hand ops over and go on, as it does on a GPU."""
+    done = []
+
+    def work(number):
+        time.sleep(0.05)
+        done.append(time.time_ns())
+        return number
+
+    class Late(keras.Sequential):
+        def make_train_function(self, force=False):
+            super().make_train_function(force)
+            train, calls = self.train_function, itertools.count()
+
+            def late(batches):
+                if next(calls) == 4:
+                    raise StopIteration
+                return (train(batches), tf.py_function(work, [1], tf.int32))[0]
+
+            self.train_function = late
+
+    model, watch = Late(network(keras).layers), labkit.Watch(steps=50, warmup=1)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    tf.config.experimental.set_synchronous_execution(False)
+    try:
+        fit(model, data(tf, batches), watch)
+    finally:
+        tf.config.experimental.set_synchronous_execution(True)
+    trains = watch.trace.where(watch.trace.select("train", kind="consumer"))
+    assert len(trains) == 3
+    assert int(trains.end_ns[-1]) >= done[3] - 1_000_000, "both clocks agree within a millisecond"
+
+
+class Keeping:
+    """Batches of 4 MB that the program keeps, 20 ms each; the last one is there when the `profile` has ended."""
+
+    def __init__(self, tf, batches, profile=None):
+        self.kept, self.batches, self.profile, self.ended = [], batches, profile, []
+        self.dataset = data(tf, batches).map(lambda images, labels: (self.keep(tf, images), labels))
+
+    def keep(self, tf, images):
+        def load(pixels):
+            time.sleep(0.02)
+            self.kept.append(np.ones(500_000))
+            if self.profile and len(self.kept) == self.batches:
+                self.ended.append(self.profile.wait(10))
+            return pixels
+
+        return tf.ensure_shape(tf.numpy_function(load, [images], tf.float32), images.shape)
+
+
+@pytest.fixture
+def profile(monkeypatch):
+    """Return an event: the profile has ended and is read."""
+    ended, read = threading.Event(), xplane.read
+    monkeypatch.setattr(xplane, "read", lambda file: (ended.set(), read(file))[1])
+    return ended
+
+
+#: So many events may take 13 MB.
+FEW = 10_000
+TAKEN = (
+    r"the process has taken 13 MB since the window began, at most \d MB of it for [\d,]+ events .*: the window ended"
+)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("how", ["validation_data", "evaluate", "predict"])
+def test_memory_that_a_validation_takes_ends_the_window(tf, keras, profile, how):
+    """However many batches it has, the profiler holds no more than it may."""
+    model, keeping, other = network(keras), Keeping(tf, 8, profile), keras.callbacks.Callback()
+    watch = labkit.Watch(steps=12, warmup=2, max_events=FEW)
+    settings = {"validation_data": keeping.dataset} if how == "validation_data" else {}
+    if not settings:
+        other.on_epoch_end = lambda *_: getattr(model, how)(keeping.dataset, verbose=0)
+    fit(model, data(tf, 8), watch, other, epochs=2, **settings)
+    trace = watch.trace
+    assert (trace.run.steps, trace.run.images) == (6, 6 * BATCH), "of the first epoch"
+    assert len(keeping.kept) == 2 * 8
+    assert keeping.ended == [True], "before its last batch"
+    assert re.match(TAKEN + " after 6 of 12 steps", trace.run.profiler.note)
+
+
+def test_memory_that_the_training_keeps_is_not_all_the_profilers(tf, keras):
+    watch = labkit.Watch(steps=12, warmup=2, max_events=FEW)
+    fit(network(keras), Keeping(tf, 20).dataset, watch)
+    assert re.match(TAKEN, watch.trace.run.profiler.note)
+    assert watch.trace.run.steps < 12
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile, more):
+    """What follows the loop, still under `watching`, is no step; a step that comes after all is none of the window."""
+    keeping = Keeping(tf, 8, profile)
+    with labkit.watching(steps=12, warmup=2, max_events=FEW) as step:
+        for images, _ in data(tf, 6):
+            with step(images):
+                tf.reduce_sum(images)
+        assert len(list(keeping.dataset)) == 8
+        for images, _ in data(tf, more):
+            with step(images):
+                tf.reduce_sum(images)
+    trace = step.trace
+    assert (trace.run.steps, trace.run.images) == (4, 4 * BATCH)
+    assert keeping.ended == [True]
+    assert ("the process has taken" if more else "the training ended after 4 of 12") in trace.run.profiler.note
+
+
+def test_without_the_profiler_memory_ends_no_window(tf):
+    step, kept = labkit.watching(steps=4, warmup=0, profile=False, max_events=1), []
+    with step:
+        for _ in range(4):
+            with step():
+                kept.append(np.ones(500_000))
+                time.sleep(2 * LOOK_S)
+    assert step.trace.run.steps == 4
+
+
+@pytest.mark.parametrize("counts", [1, 2])
+def test_a_loss_that_counts_steps_counts_no_images(tf, keras, counts):
+    model = with_a_step_of_its_own(tf, keras, counts=counts, steps_per_execution=4)
     watch = labkit.Watch(steps=8, warmup=4)
     fit(model, data(tf, 16), watch)
     assert (watch.trace.run.steps, watch.trace.run.images) == (8, 8 * BATCH)
@@ -512,7 +676,8 @@ def test_a_loop_that_fails_ends_the_window(tf):
         assert step.trace
 
 
-def test_the_last_step_ends_when_its_work_is_done(tf):
+@pytest.mark.parametrize("steps", [2, 50], ids=["a full window", "a loop that is short"])
+def test_the_last_step_ends_when_its_work_is_done(tf, steps):
     """TensorFlow on a CPU can be told to hand ops over and go on, as it does on a GPU."""
     done = []
 
@@ -523,11 +688,13 @@ def test_the_last_step_ends_when_its_work_is_done(tf):
 
     tf.config.experimental.set_synchronous_execution(False)
     try:
-        with labkit.watching(steps=2, warmup=1) as step:
-            for images, _ in data(tf, 5):
+        with labkit.watching(steps=steps, warmup=1) as step:
+            for number, (images, _) in enumerate(data(tf, 5)):
                 with step(images):
                     tf.py_function(work, [1], tf.int32)
                     handed_over = len(done)
+                if steps > 2 and number == 2:
+                    break
     finally:
         tf.config.experimental.set_synchronous_execution(True)
     trains = step.trace.where(step.trace.select("train", kind="consumer"))

@@ -306,11 +306,11 @@ class ProfilerWindow:
 
     @property
     def full(self) -> bool:
-        """Whether the profiler has taken more memory than `open` allowed."""
+        """Whether the process has taken more memory than `open` allowed, for the profiler or for what it keeps."""
         return self._process.memory_info().rss > self._most_bytes
 
     def open(self, most_bytes: float = math.inf) -> None:
-        """Start the profiler, which may take so many bytes; errors as in `Session.start`."""
+        """Start the profiler; the process may then take so many bytes. Errors as in `Session.start`."""
         self.session.start()
         self._most_bytes = self._process.memory_info().rss + most_bytes
         self.run.clock.append(_clock_offset())
