@@ -116,13 +116,13 @@ print("does the gradient vanish on its way to the first layer?", vanishes)
 #
 # ## What depth means for a pipeline
 #
-# A deeper network computes longer for each image, so the same pipeline feeds it more easily. Here are the CPU times of a step:
+# A deeper network computes longer for each image, so the same pipeline feeds it more easily. Here are the times of a step, for each image:
 
 # %% tags=["nbval-ignore-output"]
 for blocks in (1, 5):
     model = training.train(learn, model=functools.partial(network, blocks, True), steps=1).model
     times = training.step_times(model, learn, (16, 64), repeats=3)
-    print(f"{model.name:<9} {times.ms[1] / 64:.2f} CPU ms for each image at batch 64")
+    print(f"{model.name:<9} {times.ms[1] / 64:.2f} {times.unit} for each image at batch 64")
 
 # %% [markdown]
 # ## Augmentations, and the noise of seeds

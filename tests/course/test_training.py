@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 
 import numpy as np
 import pytest
@@ -155,6 +156,22 @@ def test_the_line_through_the_times_of_a_step():
     assert measured.error < 1e-6, "two points make a line"
     with pytest.raises(ValueError, match="two sizes or more"):
         training.step_times(model, painted(), (4,))
+
+
+def test_a_step_is_timed_by_the_clock_where_a_gpu_trains(monkeypatch):
+    """What waits for a device takes no time of the processor."""
+    import tensorflow as tf
+
+    class Waits:
+        def train_on_batch(self, images, labels):
+            time.sleep(0.001 * len(images))
+
+    here = training.step_times(Waits(), painted(), (1, 20), repeats=1)
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda kind=None: ["a GPU"])
+    there = training.step_times(Waits(), painted(), (1, 20), repeats=1)
+    assert there.ms[1] >= 20 > here.ms[1]
+    assert (here.unit, there.unit) == ("CPU ms", "ms")
+    assert f"{here.unit} a step" in str(here)
 
 
 @pytest.mark.parametrize(("wrong", "names"), [({"steps": 0}, "steps is 0"), ({"rate": "fast"}, "rate is 'fast'")])
