@@ -233,12 +233,36 @@ for seed in (0, 1):
     for name, frozen in {"320, changed in each epoch": False, "320, changed once": True}.items():
         learn_from(name, training.batches(few, frozen=frozen), few, 300, seed)
 
+# %% [markdown]
+# The *training* loss of the frozen photos is the better one. Whoever looks at it alone takes the error for an improvement.
+#
+# Do more photos make the error harmless? Here it is with all 1,120 photos, beside the trainings "as it should be" from above:
+
+# %% tags=["nbval-ignore-output"]
+for seed in (0, 1):
+    learn_from("1,120, changed once", training.batches(small, frozen=True), seed=seed)
+    frozen, fresh = (learned[f"{name}, seed {seed}"] for name in ("1,120, changed once", "as it should be"))
+    print("    beside the right training:", frozen.against(fresh))
+
 # %% tags=["nbval-ignore-output"]
 bars = {name: score.percent for name, score in learned.items()}
-charts.bars(bars, unit="photos named right, %", title="What an error in the training costs", note="Whiskers: intervals of 95 %.")
+note = "24×24 pixels. Whiskers: intervals of 95 %."
+charts.bars(bars, unit="photos named right, %", title="What an error in the training costs", note=note)
 
 # %% [markdown]
-# The *training* loss of the frozen photos is the better one. Whoever looks at it alone takes the error for an improvement. With all 1,120 photos of 48×48 pixels, the same error costs about two points, which is what two seeds can differ by: there nobody can tell it from chance with one training each.
+# And with 48×48 pixels? The right training is the first one of this notebook, with the same seed:
+
+# %% tags=["nbval-ignore-output"]
+trained = training.train(learn, training.batches(learn, frozen=True))
+frozen = training.score(trained.model, held_out)
+print("changed in each epoch:", right)
+print("changed once:         ", frozen, f"· {trained.cpu_s:.0f} CPU-seconds")
+print("beside the right training:", frozen.against(right))
+
+# %% [markdown]
+# The changes are drawn anew in each run, so your values differ. For this course, such pairs of trainings with all 1,120 photos were measured with the seeds 0 to 4, and the pairs above count, too. With 24×24 pixels, seven pairs lost 6.2 to 13.6 points. The mean is 10.6, with a 95 % interval from 8.4 to 12.8. With 48×48 pixels, six pairs lost 1.2 to 3.9 points. The mean is 2.3, with an interval from 1.3 to 3.3.
+#
+# But the six *right* trainings with 48×48 pixels differ among themselves: they reach 90.9 to 94.0 %. So who trains once with each pipeline, and each time with another seed, cannot tell two points from chance. It takes several pairs.
 #
 # ## What a check can see
 #
