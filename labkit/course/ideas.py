@@ -462,6 +462,25 @@ _DRAWINGS = {
             ),
         ],
     ),
+    "16": Sketch(
+        "A GPU trains beside the pipeline. A processor that trains takes its cores away.",
+        _DRAWN,
+        [
+            Group(
+                "With a GPU: the cores prepare the next batch during a step",
+                {
+                    "cores": _row("map: prepare", "map: prepare", "map: prepare", lengths=(3, 3, 3)),
+                    "GPU": _row("idle: waits", "train: train", "idle: waits", "train: train", "idle: waits",
+                                lengths=(3, 1.7, 1.3, 1.7, 1.3)),
+                },
+            ),
+            Group(
+                "Without a GPU: the train step is work for the same cores",
+                {"cores": _row("map: prepare", "train: train", "map: prepare", "train: train",
+                               lengths=(3, 1.7, 3, 1.7))},
+            ),
+        ],
+    ),
     "12b": Sketch(
         "Text becomes numbers before a network can learn from it.",
         _DRAWN,

@@ -330,4 +330,4 @@ labkit.check("14.3", lost_and_doubled)
 # - Share with `dynamic`. Make the number of shards a multiple of the number of hosts.
 # - Let something start dead workers again at their old address.
 #
-# **Next:** optional, [14b Train on several processes](14b_train_on_several_processes.ipynb): one model, two processes, and the weights of one. Or your own data. The notebooks of the course are listed on the start page.
+# **Next:** optional, [14b Train on several processes](14b_train_on_several_processes.ipynb): one model, two processes, and the weights of one. Or on to [16 Feed a GPU](16_feed_a_gpu.ipynb).

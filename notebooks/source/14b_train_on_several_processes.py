@@ -383,4 +383,4 @@ labkit.check("14.6", computed)
 # - Watch all processes: who waits least in the all-reduce is the slow one.
 # - Save the number of the step with the weights, and let something start all processes again.
 #
-# **Next:** your own data. The notebooks of the course are listed on the start page.
+# **Next:** [16 Feed a GPU](16_feed_a_gpu.ipynb), or your own data. The notebooks of the course are listed on the start page.

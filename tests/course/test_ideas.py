@@ -15,7 +15,7 @@ from labkit.course import ideas
 
 NOTEBOOKS = {f"{number:02d}" for number in range(15)}
 NOTEBOOKS |= {"04b", "07b", "07c", "08b", "08.card", "08.interval", "11b", "11c", "11d", "11e", "11f", "12b"}
-NOTEBOOKS |= {"13b", "14b"}
+NOTEBOOKS |= {"13b", "14b", "16"}
 
 
 def drawn(figure):

@@ -106,6 +106,7 @@ def test_the_course_is_complete():
         "12_extract_from_anywhere",
         "13_compare_loaders",
         "14_scale_out",
+        "16_feed_a_gpu",
     ]
     assert [p.stem for p in NOTEBOOKS] == [p.stem for p in SOURCES]
     assert all(NAME.fullmatch(p.stem) for p in NOTEBOOKS)
