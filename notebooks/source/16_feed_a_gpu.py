@@ -106,14 +106,14 @@ predictions.commit("16.best", ..., unit="share")
 # %% [markdown]
 # ## Run
 #
-# The three copies train with an ordinary `model.fit`, and `labkit.Watch` records ten steps. They take turns, so that a slow minute of the machine hits all of them:
+# The three copies train with an ordinary `model.fit`, and `labkit.Watch` records six steps. They take turns, so that a slow minute of the machine hits all of them:
 
 # %% tags=["nbval-ignore-output"]
 runs = {name: [] for name in models}
 for _ in range(measures.rounds_of(5)):
     for name, model in models.items():
-        watch = labkit.Watch(steps=10, warmup=2, name=name)
-        model.fit(data[name], steps_per_epoch=13, verbose=0, callbacks=[watch])
+        watch = labkit.Watch(steps=6, warmup=2, name=name)
+        model.fit(data[name], steps_per_epoch=9, verbose=0, callbacks=[watch])
         runs[name].append(watch.trace)
 found = measures.Measures.from_traces(runs)
 found
@@ -162,7 +162,7 @@ for name, one in ops.items():
 
 # %% tags=["nbval-ignore-output"]
 card = accelerators.modelled(step_ms=free_ms, name="card model")
-modelled = labkit.measure(rungs, card, steps=10, repeats=5)
+modelled = labkit.measure(rungs, card, steps=6, repeats=5)
 says = {name: labkit.Timeline(modelled.trace(name)).images_per_s for name in rungs}
 print(card.describe())
 for name in rungs:
@@ -223,7 +223,7 @@ if DALI:
 #
 # *With a GPU*, the train step needs only a little time of the processor, which starts the kernels. So pipeline and training overlap, and the time of a step is about the longer one of the two. That is what the modelled accelerator assumes, and so it can be close to the truth. Two things are missing in it. It does not copy the batch to the GPU, and it does not start kernels. Where the two numbers differ, look for them in the timeline.
 #
-# *Without a GPU*, the train step needs the cores, and it shares them with the pipeline. The naive pipeline does not work during a step, so nothing is shared, and the model is close to the truth. The best pipeline works during the step, so the two slow each other down. The model knows nothing of that: it promises more than the processor can do. So never plan for a GPU with a figure that a processor trained, and never the other way round.
+# *Without a GPU*, the train step needs the cores, and it shares them with the pipeline. The naive pipeline does not work during a step, so nothing is shared, and the model errs less. The best pipeline works during the step, so the two slow each other down, and the train step itself gets longer. The model knows nothing of that: it promises more than the processor can do. So never plan for a GPU with a figure that a processor trained, and never the other way round.
 #
 # A pipeline that is good enough for one device can be too slow for the next one. A GPU that trains three times as fast needs three times the photos, from the same cores.
 #
