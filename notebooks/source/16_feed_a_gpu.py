@@ -181,7 +181,7 @@ for name in ("V100", "A100", "H100"):
     published = accelerators.modelled(name).images_per_s(32)
     mb = published * 224 * 224 * 3 / 1e6
     link = f"{4 * mb:,.0f} MB/s as float32, {mb:,.0f} MB/s as uint8"
-    print(f"{name}: {published:,.0f} images/s, {link}")
+    print(f"{name}: {published:,.0f} images each second, {link}")
 
 # %% tags=["nbval-ignore-output"]
 print("here:", f"{rate['data free']:,.0f} images/s of ResNet-50, measured" if GPU else
@@ -194,10 +194,10 @@ print("here:", f"{rate['data free']:,.0f} images/s of ResNet-50, measured" if GP
 
 # %% tags=["nbval-ignore-output"]
 DALI = labkit.have("nvidia.dali", "pip install nvidia-dali-cuda120")
-if not GPU:
-    print("No GPU is here, so nothing can be decoded on one.")
+print("a GPU to decode on:", "yes" if GPU else "no, so nvJPEG cannot be measured")
 
 # %% tags=["nbval-ignore-output"]
+print("places to decode:", "the processor and the GPU" if GPU and DALI else "the processor only")
 if DALI:
     import time
 
