@@ -87,7 +87,7 @@ test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgri
 	@$(BIN)/python tests/oclgrind.py
 
 # TensorFlow with CUDA has an environment of its own, since it would replace the one for the processor.
-gpu: #! with an NVIDIA GPU: CUDA into build/gpu, its tests, notebooks 09, 11 to 11f and 16, figures
+gpu: #! with an NVIDIA GPU: CUDA into build/gpu, its tests, notebooks 09, 11–11f and 16, figures
 	@nvidia-smi -L 2>/dev/null | grep '^GPU' || { echo "make gpu needs an NVIDIA GPU, and nvidia-smi finds none here" >&2; exit 1; }
 	@$(MAKE) --no-print-directory VENV=build/gpu EXTRAS=gpu,tfds,opencl,lab,grade,dev on-gpu
 
