@@ -184,7 +184,7 @@ def render(figures: Path, board: Any, titles: Mapping[str, str] | None = None) -
         chapters=[((titles or {}).get(name, name.replace("_", " ")), pictures) for name, pictures in chapters.items()],
         scoreboard=board._repr_html_(),
         made=time.strftime("%Y-%m-%d %H:%M"),
-        module=widget.module(),
+        module=widget.script_of(widget.MODULE),
         look=json.dumps({"page": widget.page()}),
     )
 
