@@ -9,8 +9,9 @@ import warnings
 from pathlib import Path
 
 from labkit.common import shipped
-from labkit.common.environment import cores, importing, muted, prepare
+from labkit.common.environment import cores, importing, prepare
 from labkit.common.other_programs import BUSY, Meter, sentence
+from labkit.common.quiet import muted
 
 
 def setup() -> None:

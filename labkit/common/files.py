@@ -1,4 +1,4 @@
-"""Files that are either whole or as they were before, and what a file is by its first bytes."""
+"""Files that are either whole or as they were before, and their names."""
 
 from __future__ import annotations
 
@@ -8,20 +8,6 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-
-#: First bytes of formats that are taken for JPEG files by mistake, their names, and what they are.
-_FORMATS = (
-    (b"\x89PNG", "PNG", "image"),
-    (b"GIF8", "GIF", "image"),
-    (b"RIFF", "WebP or other RIFF", "file"),
-    (b"BM", "BMP", "image"),
-    (b"II*\0", "TIFF", "image"),
-    (b"MM\0*", "TIFF", "image"),
-    (b"PK\x03\x04", "ZIP", "archive"),
-    (b"%PDF", "PDF", "document"),
-)
-#: So many bytes that can be printed are a text: a page of a failed download, for example.
-_TEXT_BYTES = 16
 
 
 def expanded(what: str, path: str | os.PathLike[str]) -> Path:
@@ -83,13 +69,3 @@ def utf8_text(path: str | os.PathLike[str]) -> str:
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path} is not UTF-8 (line {line}); save it as UTF-8") from None
-
-
-def other_format(start: bytes) -> tuple[str, str] | None:
-    """Return what a file is that is no JPEG, as ``("PNG", "image")``, from its first bytes; None where unknown."""
-    for magic, name, what in _FORMATS:
-        if start.startswith(magic):
-            return name, what
-    head = start[:_TEXT_BYTES]
-    printed = len(head) == _TEXT_BYTES and all(byte in b"\t\n\r" or 32 <= byte < 127 for byte in head)
-    return ("text", "file") if printed else None

@@ -14,7 +14,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -43,13 +43,13 @@ def count_images(batch: Any) -> int:
     """Return how many images `batch` holds.
 
     That is the leading dimension of its first component of four dimensions or more, or else of its first component. A
-    list of photos, of texts, of numbers or of rows of them is one component of that length. A list that is the whole
-    batch, of three or more tensors of one shape with colours last, is what PyTorch makes of a tuple, and no photos.
+    list of photos, of texts, of numbers, of rows of them or of arrays of unequal length is one component of that
+    length. A list of arrays of one length is what PyTorch makes of a tuple, and no samples, unless they are photos.
 
     Parameters
     ----------
     batch : tensor, ragged tensor, array, or tuple, list or dict of them, or an object that holds some as attributes
-        A list of samples, each a dictionary or with one photo, is as many images.
+        A list of samples, each a dictionary or a tuple, is as many images.
 
     Raises
     ------
@@ -155,68 +155,113 @@ def _is_image(dims: tuple[int | None, ...]) -> bool:
 
 
 def _dims(component: Any) -> tuple[int | None, ...]:
-    """Return the shape of a component; a photo of PIL is not decoded for it."""
+    """Return the shape of a component; a photo of PIL is not decoded for it, and PyTorch's nested tensors have none."""
     if hasattr(component, "getbands"):
         return component.height, component.width, len(component.getbands())
+    if getattr(component, "is_nested", False):
+        return component.size(0), *[None] * (component.dim() - 1)
     return tuple(component.shape) if hasattr(component, "shape") else np.shape(component)
 
 
-class _PhotoList:
-    """A list of photos, which need not be of one size, as one component."""
+class _SampleList:
+    """A list of photos, waveforms or other arrays, which need not be of one size, as one component."""
 
-    def __init__(self, photos: Sequence[Any]) -> None:
-        sides = zip(*map(_dims, photos), strict=True)
-        self.shape = (len(photos), *(side[0] if len(set(side)) == 1 else None for side in sides))
-        self.dtype = getattr(photos[0], "dtype", np.dtype(np.uint8))  # a photo of PIL has none
+    def __init__(self, parts: Sequence[Any]) -> None:
+        sides = zip(*map(_dims, parts), strict=False)
+        self.shape = (len(parts), *(side[0] if len(set(side)) == 1 else None for side in sides))
+        self.dtype = getattr(parts[0], "dtype", np.dtype(np.uint8))  # a photo of PIL has none
 
 
-def _components(batch: Any, whole: bool = True) -> Iterator[Any]:
-    """Yield the components of a nested structure as `flatten` does, and a list of rows as one; `whole` is no part."""
+def _components(batch: Any, whole: bool = True, samples: bool = False) -> Iterator[Any]:
+    """Yield the components of a nested structure as `flatten` does, and a list of samples as one, or one for each part.
+
+    `whole` is no part of another structure, and `samples` are known to be a list of them.
+    """
     if isinstance(batch, Mapping):
         for key in sorted(batch, key=str):
             yield from _components(batch[key], False)
     elif isinstance(batch, (tuple, list)):
-        rows = _rows(batch, whole)
-        if rows is not None:
+        if hasattr(batch, "batch_sizes"):  # packed by PyTorch: the first value of all samples, the second of most, …
+            yield np.empty(int(batch.batch_sizes[0]), object)
+        elif (columns := _columns(batch, whole, samples)) is not None:
+            # Two dictionaries of arrays may be a pair of batches.
+            single = None in {_length(column[0]) for column in columns}
+            known = samples or (whole and (single or len(batch) > 2 or isinstance(batch[0], (tuple, list))))
+            for column in columns:
+                yield from _components(column, False, known)
+        elif (rows := _rows(batch, whole, samples)) is not None:
             yield rows
-        elif (columns := _columns(batch, whole)) is not None:
-            yield from _components(columns, False)
         else:
             for part in batch:
                 yield from _components(part, False)
-    elif whole and (parts := _attributes(batch)):
+    elif (whole or is_dataclass(batch)) and (parts := _attributes(batch)):
         yield from _components(parts, False)
     elif batch is not None:
         yield batch
 
 
-def _columns(parts: Sequence[Any], whole: bool) -> Any:
+def _columns(parts: Sequence[Any], whole: bool, samples: bool) -> list[list[Any]] | None:
     """Return a list of samples, as a collate function hands on that only returns it, with each part of them as a list.
 
-    They are dictionaries with the same keys, or all that the batch is, each with one photo. None for anything else.
+    They are dictionaries that share keys, objects of a data class, or tuples. None for anything else.
     """
     first = parts[0] if parts else None
-    if isinstance(first, Mapping):
-        alike = all(isinstance(part, Mapping) and part.keys() == first.keys() for part in parts)
-        return {key: [part[key] for part in parts] for key in first} if alike and first else None
-    alike = all(isinstance(part, (tuple, list)) and len(part) == len(first) > 1 for part in parts)
-    several = len(parts) > 1 or not isinstance(parts, tuple)  # a tuple is one sample, of a loader that does not batch
-    samples = alike and whole and several and all(sum(_is_photo(one) for one in part) == 1 for part in parts)
-    return [list(column) for column in zip(*parts, strict=True)] if samples else None
+    parts = list(map(_attributes, parts)) if is_dataclass(first) else parts
+    if all(isinstance(part, Mapping) for part in parts):
+        shared = [key for key in parts[0] if all(key in part for part in parts)] if parts else []
+        return [[part[key] for part in parts] for key in sorted(shared, key=str)] or None
+    if not (whole or samples) or not all(isinstance(part, (tuple, list)) for part in parts):
+        return None
+    alike = len(first) > 1 and {len(part) for part in parts} == {len(first)} and _are_samples(parts)
+    return [list(column) for column in zip(*parts, strict=True)] if alike else None
+
+
+def _are_samples(parts: Sequence[Any]) -> bool:
+    """Tell whether tuples are samples: no batches, and none is what all samples have as their first part.
+
+    Each sample has one photo, or parts that have no length in common. Where all parts are alike, there are more samples
+    than a sample has parts.
+    """
+    photos = {sum(map(_is_photo, part)) for part in parts}
+    if isinstance(parts, tuple) or photos == {1}:
+        # A tuple of one is a sample, of a loader that does not batch.
+        return photos == {1} and (len(parts) > 1 or isinstance(parts, list))
+    kinds = [{_kind(one) for one in column if one is not None} for column in zip(*parts, strict=True)]
+    more = isinstance(parts[0], tuple) and len(parts) > len(parts[0])
+    if max(map(len, kinds)) > 1 or (len(set.union(*kinds)) == 1 and not more):
+        return False
+    lengths = [{*map(_length, part)} for part in parts]
+    unlike = any(None in one or len(one) > 1 for one in lengths)
+    return unlike or (more and (0 not in photos or len(set.union(*lengths)) > 1))
+
+
+def _kind(part: Any) -> Any:
+    return type(part) if isinstance(part, (str, bytes, Mapping, list, tuple)) else len(_dims(part))
+
+
+def _length(part: Any) -> int | None:
+    return len(part) if isinstance(part, (list, tuple)) else next(iter(_dims(part)), None)
 
 
 def _is_photo(part: Any) -> bool:
-    return hasattr(part, "getbands") or (hasattr(part, "shape") and _is_image(_dims(part)))
+    return hasattr(part, "getbands") or (hasattr(part, "dtype") and _is_image(_dims(part)))
 
 
 def _attributes(batch: Any) -> dict[str, Any]:
-    """Return the arrays that an object of the reader's class holds, as one has that pins its own memory for PyTorch."""
-    held = {} if hasattr(batch, "shape") else getattr(batch, "__dict__", {})
-    return {name: part for name, part in held.items() if getattr(part, "shape", ()) and not name.startswith("_")}
+    """Return what an object of a data class holds, or the arrays that one of the reader's class holds.
+
+    PyTorch's guide makes such a class, which pins its own memory.
+    """
+    if hasattr(batch, "dtype") or hasattr(batch, "shape"):
+        return {}
+    if is_dataclass(batch):
+        return {field.name: getattr(batch, field.name, None) for field in fields(batch)}
+    held = getattr(batch, "__dict__", {}).items()
+    return {name: part for name, part in held if hasattr(part, "dtype") and _dims(part) and not name.startswith("_")}
 
 
-def _rows(parts: Sequence[Any], whole: bool) -> Any:
-    """Return photos, texts or numbers in a list as one component, None where its parts are components themselves.
+def _rows(parts: Sequence[Any], whole: bool, samples: bool) -> Any:
+    """Return photos, texts, numbers or arrays of unequal length in a list as one component, None for other parts.
 
     The whole batch is seldom such a list: a tuple, a pair of arrays, and numbers are an image with its label, or more.
     """
@@ -227,16 +272,32 @@ def _rows(parts: Sequence[Any], whole: bool) -> Any:
     if not whole and all(isinstance(part, (bool, int, float, np.generic)) for part in parts):
         return np.array(parts)
     if all(hasattr(part, "getbands") for part in parts):
-        return _PhotoList(parts)
-    if not whole and all(isinstance(part, (list, tuple)) and all(map(_is_value, part)) for part in parts):
-        return np.fromiter(parts, object, len(parts))
+        return _SampleList(parts)
+    if all(isinstance(part, (list, tuple)) for part in parts):
+        kinds, lengths = {type(_leaf(part)) for part in parts if part}, {*map(len, parts)}
+        # A pair of lists that are of one length may be all texts and all labels.
+        rows = not whole or len(lengths) > 1 or (len(kinds) == 1 and len(parts) != 2)
+        return np.fromiter(parts, object, len(parts)) if rows and all(map(_is_value, kinds)) else None
     if all(map(_is_photo, parts)) and not (whole and _is_tuple(parts)):
-        return _PhotoList(parts)
-    return None
+        return _SampleList(parts)
+    if all(hasattr(part, "dtype") for part in parts):
+        kinds, dims = {(_kind(part), part.dtype) for part in parts}, {*map(_dims, parts)}
+        firsts = {*map(_length, parts)}
+        # Batches have a length in common; sound with a single channel has the number of channels first.
+        unlike = len(firsts) > 1 or (firsts == {1} and len(dims) > 1 and len(parts) > 2)
+        return _SampleList(parts) if samples or (len(kinds) == 1 and unlike and _kind(parts[0]) < 4) else None
+    known = samples and any(part is not None for part in parts)
+    return np.fromiter(parts, object, len(parts)) if known else None
 
 
-def _is_value(part: Any) -> bool:
-    return isinstance(part, (bool, int, float, str, bytes))
+def _leaf(part: Any) -> Any:
+    while isinstance(part, (list, tuple)) and part:
+        part = part[0]
+    return part
+
+
+def _is_value(kind: type) -> bool:
+    return issubclass(kind, (bool, int, float, str, bytes, np.generic))
 
 
 def _is_tuple(parts: Sequence[Any]) -> bool:

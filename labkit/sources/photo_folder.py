@@ -12,7 +12,7 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
-from labkit.common.files import other_format
+from labkit.common.file_formats import other_format
 from labkit.sources.photo_files import PhotoFile, bar, generator
 
 #: Files and folders that operating systems and tools leave; names with a leading dot are ignored, too.

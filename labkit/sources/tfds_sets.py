@@ -20,8 +20,8 @@ from collections import Counter
 from pathlib import Path
 
 from labkit.common import shipped
-from labkit.common.environment import muted
 from labkit.common.files import write_aside
+from labkit.common.quiet import muted
 from labkit.sources import framing, photo_files
 from labkit.sources.photo_files import PhotoFile, generator
 

@@ -8,6 +8,7 @@ import os
 import re
 import tempfile
 import time
+import warnings
 
 import numpy as np
 import photos_on_disk as disk
@@ -161,6 +162,26 @@ def test_photos_in_a_tuple_and_a_type_that_numpy_lacks_are_counted(paths):
     trace = labkit.record(half, STEP, steps=4)
     assert trace.run.work.components[0].dtype == "bfloat16"
     assert trace.run.work.labels.count == 4 * disk.BATCH
+
+
+@pytest.mark.parametrize("form", ["a list", "packed", "nested", "jagged", "with labels", "with tensors"])
+def test_waveforms_of_unequal_length_are_as_many_samples(form):
+    import torch
+
+    waves = [torch.zeros(900 - 50 * i) for i in range(disk.BATCH)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # nested tensors are a prototype
+        batch = {
+            "a list": lambda: waves,
+            "packed": lambda: (torch.nn.utils.rnn.pack_sequence(waves), torch.zeros(disk.BATCH)),
+            "nested": lambda: [torch.nested.nested_tensor(waves), torch.zeros(disk.BATCH)],
+            "jagged": lambda: torch.nested.nested_tensor(waves, layout=torch.jagged),
+            "with labels": lambda: [(wave, 1) for wave in waves],
+            "with tensors": lambda: [(wave, torch.tensor(1)) for wave in waves],
+        }[form]()
+    trace = labkit.record(iter([batch] * 4), STEP, steps=2)
+    assert trace.run.batch_size == disk.BATCH
+    assert trace.run.images == 2 * disk.BATCH
 
 
 def test_the_datasets_inside_a_dataset_are_seen(paths):

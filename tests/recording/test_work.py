@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import time
 from collections import UserDict
 from dataclasses import asdict, replace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -350,6 +352,96 @@ def test_images_are_counted_where_they_stand(batch):
     assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
 
 
+TOKENS = [[5] * (3 + i) for i in range(8)]
+WAVES = [np.zeros(900 + 50 * i, np.float32) for i in range(8)]
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+@dataclasses.dataclass(slots=True)
+class Held:
+    first: object
+    second: object
+
+
+def of_objects(*values):
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+LISTS = {
+    "token lists": TOKENS,
+    "token lists of one length": [[5, 9, 2]] * 8,
+    "token tuples": list(map(tuple, TOKENS)),
+    "waveforms": WAVES,
+    "waveforms with their channel": [wave[None] for wave in WAVES],
+    "spectra": [np.zeros((90 + i, 40)) for i in range(8)],
+    "boxes": [[[1, 2, 3, 4]] * i for i in range(8)],
+    "(wave, label)": [(wave, 1) for wave in WAVES],
+    "(wave of one length, label)": [(WAVES[0], 1)] * 8,
+    "(wave, rate, text)": [(wave, 16_000, "yes") for wave in WAVES],
+    "(tokens, label)": list(zip(TOKENS, range(8), strict=True)),
+    "[tokens, label]": [[tokens, 1] for tokens in TOKENS],
+    "(text, label)": [("a dog", 1)] * 8,
+    "(tokens, mask)": [(np.arange(3 + i), np.ones(3 + i)) for i in range(8)],
+    "(points, label)": [(np.zeros((90 + i, 3)), np.int64(1)) for i in range(8)],
+    "(photo, mask)": [(np.zeros((20, 30, 3)), np.zeros((20, 30)))] * 8,
+    "(photo, photo)": [(np.zeros((20, 30, 3)), np.zeros((20, 30, 3)))] * 8,
+    "pairs of numbers": [(3, 4)] * 8,
+    "named tuples": [Pair(wave, 1) for wave in WAVES],
+    "objects": [Held(wave, 1) for wave in WAVES],
+    "dictionaries in dictionaries": [{"audio": {"array": wave, "rate": 16_000}} for wave in WAVES],
+    "dictionaries of one length": [{"ids": np.zeros(12), "labels": np.zeros(12)}] * 8,
+    "(wave, notes or nothing)": [(wave, {"a": 1} if len(wave) % 3 else None) for wave in WAVES],
+    "dictionaries with a key that some lack": [{"ids": [1], "b": 1}] * 7 + [{"ids": [1]}],
+    "tuple of all waves and all labels": (tuple(WAVES), (1,) * 8),
+    "list of all waves and all labels": [WAVES, [1] * 8],
+    "list of all paths and all labels": [FILES, [1] * 8],
+    "list of all users and all items": [[3] * 8, [4] * 8],
+    "list of all photos and all targets": [tuple(PHOTOS), tuple(BOXES)],
+    "dictionary of arrays of unequal length": {"ids": [np.arange(3 + i) for i in range(8)], "labels": [0] * 8},
+    "array of arrays": of_objects(*WAVES),
+    "named tuple": Pair(np.zeros((8, 5)), np.zeros(8)),
+    "object": Held(np.zeros((8, 5)), np.zeros(8)),
+    "object with lists": Held(WAVES, [0] * 8),
+    "ragged": (tf.ragged.constant(TOKENS), tf.zeros(8)),
+    "sparse": tf.sparse.eye(8, 3),
+    "batches of two loaders": [[np.zeros((8, 5)), np.zeros(8)], [np.zeros((16, 5)), np.zeros(16)]],
+    "arrays of a tuple": [np.zeros(8)] * 4,
+}
+
+
+@pytest.mark.parametrize("batch", LISTS.values(), ids=LISTS.keys())
+def test_a_list_is_as_many_samples_and_not_as_many_as_its_first_is_long(batch):
+    """As collate functions hand on what has no common length: each sample stays what the dataset made of it."""
+    assert count_images(batch) == 8
+    check_batched(batch)
+    assert not looks_like_one_image(batch)
+    tally = Tally()
+    assert tally.add(batch) == 8
+    assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
+
+
+def test_the_labels_of_samples_in_tuples_are_told_apart():
+    works = []
+    for labels in (range(8), reversed(range(8)), [3] * 8):
+        tally = Tally()
+        tally.add(list(zip(WAVES, labels, strict=True)))
+        works.append(tally.work())
+    assert [part.shape for part in works[0].components] == [(None,), ()]
+    assert difference(works[0], works[1]) is None
+    assert difference(works[0], works[2]).startswith("different images: the labels")
+
+
+@pytest.mark.parametrize("batch", [[[5, 9, 2]], [(WAVES[0], 1)], [{"ids": np.zeros(12), "label": 1}]])
+def test_a_batch_of_one_sample_in_a_list_is_one(batch):
+    assert count_images(batch) == 1
+
+
 def test_a_list_of_photos_is_one_component_of_which_no_photo_is_decoded(tmp_path):
     Image.new("RGB", (30, 20)).save(tmp_path / "a.jpg")
     photos = [Image.open(tmp_path / "a.jpg") for _ in range(8)]
@@ -401,12 +493,6 @@ class OnADevice:
 
 class Labels(OnADevice):
     shape, dtype = (4,), "torch.int64"
-
-
-def of_objects(*values):
-    found = np.empty(len(values), object)
-    found[:] = values
-    return found
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from labkit.common.files import other_format
+from labkit.common.file_formats import other_format
 from labkit.offload.jpeg.outcomes import Damaged, Unsupported
 
 #: Larger images are not decoded; 64 megapixels, in pixels.

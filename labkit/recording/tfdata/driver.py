@@ -444,9 +444,7 @@ class _Driver:
     keep: str | os.PathLike[str] | None = None
     iterator: Any = None
     most_bytes: float = math.inf
-    padded: float | None = None
-    pixels: str | None = None
-    settings: dict[str, bool] = field(default_factory=dict)
+    seen: dict[str, Any] = field(default_factory=dict)
     wait_from: int | None = None
     watched: ProfilerWindow | None = None
     run: Drive = field(default_factory=Drive)
@@ -492,8 +490,7 @@ class _Driver:
             self.run.batch_size = count_images(batch)
             check_batched(batch)
             self.run.one_image = looks_like_one_image(batch)
-            self.padded, self.pixels = padded_share(self.dataset, batch), sample(batch)
-            self.settings = settings(self.dataset)
+            self.seen = {"padded": padded_share(self.dataset, batch), "pixels": sample(batch), **settings(self.dataset)}
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
         if hasattr(self.accelerator, "prepare"):
@@ -556,7 +553,7 @@ class _Driver:
                     pause = self.finish(watched)
             on_step(number - 1, start, taken, trained)
         run.steps, run.ended = number, number != steps and steps is not None
-        run.work = replace(tally.work(), padded=self.padded, pixels=self.pixels, **self.settings)
+        run.work = replace(tally.work(), **self.seen)
         if number == 0:
             raise ValueError(self.too_short(self.warmup))
         run.tree = run.tree or tree(before)
