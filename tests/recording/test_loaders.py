@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import builtins
 import contextlib
 import functools
+import inspect
 import io
 import itertools
 import multiprocessing
@@ -12,6 +14,7 @@ import multiprocessing.pool
 import os
 import pickle
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -29,7 +32,7 @@ import psutil
 import pytest
 
 import labkit
-from labkit.recording.loaders import rings
+from labkit.recording.loaders import known, rings
 from labkit.recording.recorder import RecordingError
 
 STEP = labkit.accelerators.modelled(step_ms=1)
@@ -317,6 +320,131 @@ def test_a_function_that_a_loader_keeps_is_known_and_is_itself_again_afterwards(
     assert disk.scaled.__code__ is code
     assert not vars(disk.scaled)
     assert kept(paths[0]).shape == (24, 24, 3)
+
+
+STAGES = """
+import functools
+import time
+
+def spin():
+    sum(range(30_000))
+
+def doubled(source):
+    for one in source:
+        spin()
+        sent = yield one * 2
+        assert sent is None
+    return "done"
+
+async def fetched(number):
+    import asyncio
+    spin()
+    await asyncio.sleep(0.001)
+    spin()
+    return number
+
+async def streamed():
+    yield 1
+
+class Reader:
+    def numbers(self):
+        for number in range(1_000_000):
+            spin()
+            yield number
+
+def made(number):
+    def inner():
+        spin()
+        yield number + number
+    return inner
+
+closure = made(3)
+size = 3
+"""
+
+
+@pytest.fixture
+def stages(tmp_path, monkeypatch):
+    (tmp_path / "own_stages.py").write_text(STAGES)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = known.own()
+    known.tell([])
+    import own_stages
+
+    yield own_stages
+    sys.modules.pop("own_stages")
+    known.tell(before)
+
+
+def test_the_steps_of_generators_and_coroutines_are_seen_and_they_stay_what_they_are(stages):
+    for name in ("doubled", "fetched", "Reader.numbers", "closure"):
+        labkit.known(f"own_stages.{name}", category="decode")
+    kept, kinds, results = stages.doubled, set(), set()
+
+    def ends():
+        results.add((yield from kept([])))
+
+    def batches():
+        numbers = stages.doubled(stages.Reader().numbers())
+        for number in numbers:
+            kinds.add((inspect.isgeneratorfunction(kept), inspect.iscoroutinefunction(stages.fetched)))
+            results.add(asyncio.run(stages.fetched(number % 2)))
+            results.update(stages.closure())
+            list(ends())
+            yield np.zeros((4, 8, 8, 3), np.uint8)
+
+    before = kept.__code__, vars(stages.Reader)["numbers"], stages.closure
+    trace = labkit.record(batches(), STEP, steps=6)
+    assert (kept.__code__, vars(stages.Reader)["numbers"], stages.closure) == before
+    assert kinds == {(True, True)}
+    assert results == {"done", 0, 6}
+    counts = {name: sum(span.name == f"own_stages.{name}" for span in trace) for name in ("fetched", "Reader.numbers")}
+    assert counts["fetched"] >= 2 * counts["Reader.numbers"] - 2 >= 8, "before and after it waits"
+    assert {span.category for span in trace if span.name.startswith("own_stages")} == {"decode"}
+    assert "shows nothing" not in (trace.run.profiler.note or "")
+
+
+def test_what_a_generator_is_told_arrives_and_it_ends_where_it_is_closed(stages):
+    heard = []
+
+    def echo():
+        try:
+            while True:
+                try:
+                    heard.append((yield))
+                except KeyError as error:
+                    heard.append(type(error))
+        finally:
+            heard.append("closed")
+
+    stages.echo = echo
+    labkit.known("own_stages.echo")
+
+    def batches():
+        one = stages.echo()
+        next(one)
+        one.send(3)
+        one.throw(KeyError())
+        one.close()
+        yield from [np.zeros((4, 8))] * 9
+
+    labkit.record(batches(), STEP, steps=3)
+    assert heard == [3, KeyError, "closed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("Reader", r"it is a class \(name a method of it, such as __init__\); allowed: a function, or a method"),
+        ("streamed", "it is an asynchronous generator; allowed"),
+        ("size", "it is a int; allowed"),
+        ("spni", "it is nothing that this process imported, nor another one called; allowed"),
+    ],
+)
+def test_a_name_that_shows_nothing_is_said_to(stages, name, says):
+    labkit.known(f"own_stages.{name}")
+    trace = labkit.record(batches(*[np.zeros((4, 8))] * 9), STEP, steps=3)
+    assert re.search(rf"labkit.known\('own_stages.{name}'\) shows nothing: {says}", trace.run.profiler.note)
 
 
 @pytest.mark.parametrize("name", ["load", "", "a b.c", 3, ".load"])

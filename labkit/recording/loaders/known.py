@@ -86,7 +86,7 @@ def known(name: str, category: str = "map") -> None:
     ----------
     name : str
         Where it is looked up: ``module.function`` or ``module.Class.method``, as in ``my_lab.readers.decode``.
-        A function of a notebook is ``__main__.decode``.
+        A function of a notebook is ``__main__.decode``. A generator or a coroutine has a span for each step it runs.
     category : str
         What it does, one of `labkit.timeline.trace.CATEGORIES`: ``read``, ``decode``, ``resize``, ``map``, ``batch``,
         ``transfer``, ….

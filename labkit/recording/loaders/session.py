@@ -21,7 +21,7 @@ from labkit.common.errors import error_text
 from labkit.pipelines.structure import is_dataset
 from labkit.recording.loaders import rings
 from labkit.recording.loaders.described import Loader, check_loader
-from labkit.recording.loaders.known import OWN_WORK
+from labkit.recording.loaders.known import OWN_WORK, own
 from labkit.recording.loaders.spans import open_spans, to_trace
 from labkit.recording.loaders.wrapping import Wrapped
 from labkit.recording.processor_clock import Sampler, processor_seconds, scheduled
@@ -299,6 +299,11 @@ class LoaderSession(contextlib.AbstractContextManager):
                 f"{hidden} {'processes' if hidden > 1 else 'process'} of this program began before the recording, and "
                 "what they do cannot be seen: let the loader start its workers in the recording."
             )
+        called = {text for process in found for text, _ in process.names.values()}
+        for name in sorted({one.text for one in own()} - called):
+            what = self._wrapped.found.get(name, "nothing that this process imported, nor another one called")
+            if what:
+                yield f"labkit.known({name!r}) shows nothing: it is {what}; allowed: a function, or a method."
         if any(process.dropped for process in found):
             yield f"a process kept its first {rings.SLOTS:,} spans only: record fewer steps."
 

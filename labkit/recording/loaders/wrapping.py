@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import functools
 import importlib.util
+import inspect
 import io
 import multiprocessing.process
 import sys
@@ -27,13 +29,20 @@ from labkit.timeline.wording import ORDER
 
 
 class Wrapped:
-    """All that is wrapped in this process; `undo` puts the originals back, whatever happened in between."""
+    """All that is wrapped in this process; `undo` puts the originals back, whatever happened in between.
+
+    Attributes
+    ----------
+    found : dict of str to (str or None)
+        The names that were looked up and are there, each with what it is where that cannot be wrapped.
+    """
 
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, Any, bool]] = []
         self._finder = _Finder(self)
         self._originals: dict[int, tuple[Any, str, str]] = {}
         self._made: dict[int, tuple[Any, Any]] = {}
+        self.found: dict[str, str | None] = {}
 
     def put(self, owner: Any, name: str, value: Any) -> None:
         """Set an attribute, and remember what was there."""
@@ -93,12 +102,13 @@ class Wrapped:
             return
         old = vars(owner)[leaf]
         inner = old.__func__ if isinstance(old, (classmethod, staticmethod)) else old
-        if not callable(inner) or isinstance(inner, type) or hasattr(inner, "_labkit_times"):
+        self.found[entry.text] = what = _other_than_a_function(inner)
+        if what or hasattr(inner, "_labkit_times"):
             return
         if isinstance(owner, ModuleType) and isinstance(inner, FunctionType) and not inner.__code__.co_freevars:
             self._wrap_body(inner, entry)
             return
-        new: Any = timed(inner, entry.text, entry.category)
+        new: Any = _timed(inner, entry)
         if isinstance(old, (classmethod, staticmethod)):
             new = type(old)(new)
         elif isinstance(owner, type) and not hasattr(inner, "__get__"):
@@ -113,7 +123,8 @@ class Wrapped:
         was = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
         was.__kwdefaults__, was.__qualname__ = function.__kwdefaults__, function.__qualname__
         self.put(function, "_labkit_times", was)
-        self.put(function, "__code__", _body(timed(was, entry.text, entry.category)))
+        new = _timed(was, entry)
+        self.put(function, "__code__", _body(_CALLS, new) if new.__code__.co_freevars else new.__code__)
 
     def pickle_original(self, what: Any) -> Any:
         """Tell a pickler how to send a function whose place holds its wrapper now: by where it is looked up.
@@ -136,14 +147,59 @@ def _places(replaced: dict[int, tuple[Any, Any]]) -> Iterator[tuple[ModuleType, 
                 yield module, name, found[1]
 
 
+def _other_than_a_function(what: Any) -> str | None:
+    """Return what something is whose calls cannot be timed, None for all others."""
+    if isinstance(what, type):
+        return "a class (name a method of it, such as __init__)"
+    if inspect.isasyncgenfunction(what):
+        return "an asynchronous generator"
+    return None if callable(what) else f"a {type(what).__name__}"
+
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", SyntaxWarning)  # a text that is called stands for what `_body` puts there
-    _CALLS = next(one for one in compile("def f(*a, **k): return 'it'(*a, **k)", "labkit", "exec").co_consts if one)
+    _CALLS, _YIELDS, _AWAITS = (
+        next(one for one in compile(text, "labkit", "exec").co_consts if isinstance(one, CodeType))
+        for text in (
+            "def f(*a, **k): return 'it'(*a, **k)",
+            "def f(*a, **k): return (yield from 'it'(*a, **k))",
+            "async def f(*a, **k): return await 'it'(*a, **k)",
+        )
+    )
 
 
-def _body(callee: Callable[..., Any]) -> CodeType:
+def _body(code: CodeType, callee: Callable[..., Any]) -> CodeType:
     """Return the body of a function that hands all its arguments to `callee`."""
-    return _CALLS.replace(co_consts=tuple(callee if one == "it" else one for one in _CALLS.co_consts))
+    return code.replace(co_consts=tuple(callee if one == "it" else one for one in code.co_consts))
+
+
+def _timed(function: Callable[..., Any], entry: known.Known) -> Any:
+    """Return `rings.timed` of a function; of a generator or a coroutine, one whose steps are timed, each by itself."""
+    code = _YIELDS if inspect.isgeneratorfunction(function) else _AWAITS
+    if code is _AWAITS and not inspect.iscoroutinefunction(function):
+        return timed(function, entry.text, entry.category)
+
+    def begin(*args: Any, **kwargs: Any) -> _Steps:
+        return _Steps(function(*args, **kwargs), entry)
+
+    new = functools.wraps(function)(FunctionType(_body(code, begin), globals()))
+    new._labkit_times = function  # type: ignore[attr-defined]
+    return new
+
+
+class _Steps:
+    """A generator or a coroutine; each step that it runs is a span."""
+
+    def __init__(self, inner: Any, entry: known.Known) -> None:
+        self.send, self.throw, self.close = timed(inner.send, entry.text, entry.category), inner.throw, inner.close
+
+    def __iter__(self) -> _Steps:
+        return self
+
+    __await__ = __iter__
+
+    def __next__(self) -> Any:
+        return self.send(None)
 
 
 def _look_up(module: str, name: str) -> Any:
