@@ -14,6 +14,7 @@ import numpy as np
 import photos_on_disk as disk
 import psutil
 import pytest
+from PIL import Image
 from tqdm import tqdm
 
 import labkit
@@ -456,6 +457,39 @@ def test_dali_is_work_that_its_threads_do(paths):
     again = DALIGenericIterator([photos()], ["image", "label"], reader_name="photos")
     first, second = (labkit.record(again, STEP, warmup=1, steps=3).run.work for _ in range(2))
     assert first.labels.digest == second.labels.digest
+
+
+class OnADevice:
+    """A list of DALI as one is that is on a GPU, which can only be copied to the processor."""
+
+    def __init__(self, part):
+        self.as_cpu = lambda: part
+
+
+@pytest.mark.parametrize("device", [False, True])
+@pytest.mark.parametrize("size", [None, 64])
+def test_a_pipeline_of_dali_is_any_class_of_them_with_photos_of_any_size_on_any_device(tmp_path, size, device):
+    from nvidia.dali import Pipeline, fn
+
+    files = []
+    for number in range(2 * disk.BATCH):
+        files.append(str(tmp_path / f"{number}.jpg"))
+        Image.new("RGB", (40 + number, 30)).save(files[-1])
+
+    class Train(Pipeline):
+        def define_graph(self):
+            data, labels = fn.readers.file(files=files, labels=list(range(len(files))))
+            photos = fn.decoders.image(data, device="cpu")
+            return (fn.resize(photos, size=(size, size)) if size else photos), labels
+
+        def run(self):
+            made = super().run()
+            return tuple(map(OnADevice, made)) if device else made
+
+    trace = labkit.record(Train(disk.BATCH, 2, None), STEP, steps=4)
+    assert trace.run.batch_size == disk.BATCH
+    assert trace.run.work.components[0].shape == ((size, size, 3) if size else (30, None, 3))
+    assert str(trace.run.loader).startswith("DALI Train")
 
 
 # -- side by side

@@ -149,8 +149,8 @@ class Loader:
             self._kept = adapter(self.loader, class_weight=None)
             self._kept.on_epoch_begin()  # as fit() does: it may shuffle, or read the next part of the data
             return self._kept._get_iterator()
-        if self.facts.kind == "Pipeline" and not hasattr(self.loader, "__iter__"):
-            return (tuple(part.as_array() for part in outputs) for outputs in iter(self.loader.run, None))
+        if _is(self.loader, "nvidia", "Pipeline") and not hasattr(self.loader, "__iter__"):
+            return (tuple(map(_dali_arrays, outputs)) for outputs in iter(self.loader.run, None))
         if _is_sequence(self.loader) and hasattr(self.loader, "__len__"):
             return (self.loader[number] for number in range(len(self.loader)))
         return iter(self.loader)
@@ -236,6 +236,12 @@ _FRAMEWORKS = {
 def _is(loader: Any, module: str, *names: str) -> bool:
     """Tell whether something is of a class of this name, or of one below it, that the module defines."""
     return any(kind.__name__ in names and kind.__module__.split(".")[0] == module for kind in type(loader).__mro__)
+
+
+def _dali_arrays(part: Any) -> Any:
+    """Return what DALI made, on the processor or on the device, as an array, or of several sizes as a list of them."""
+    part = part.as_cpu()
+    return part.as_array() if part.is_dense_tensor() else [part.at(place) for place in range(len(part))]
 
 
 def _grain_settings(loader: Any) -> Any:
