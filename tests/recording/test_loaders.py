@@ -689,6 +689,23 @@ def test_processes_that_began_before_are_said_to_be_hidden(paths):
     assert "began before" not in (trace.run.profiler.note or "")
 
 
+@pytest.mark.parametrize(("module", "hidden"), [("own_worker", 1), ("labkit.own_worker", 0), (None, 0)])
+def test_a_module_that_runs_beside_may_be_a_worker_of_joblib(module, hidden, tmp_path):
+    """Its pool lives on from one recording to the next, and begins its workers as modules."""
+    packages = tmp_path / "labkit"
+    packages.mkdir()
+    for place in (packages, tmp_path):
+        (place / "own_worker.py").write_text("print(flush=True)\nwhile True:\n    pass\n")
+    program = ["-m", module] if module else [tmp_path / "own_worker.py"]
+    command = [sys.executable, "-u", *program, "--pipe", "14"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) as child:
+        child.stdout.readline()
+        trace = labkit.record(batches(*[np.zeros((4, 8))] * 9), STEP, steps=4)
+        child.kill()
+    assert trace.run.loader.hidden == hidden
+    assert ("1 process of this program began before" in (trace.run.profiler.note or "")) == bool(hidden)
+
+
 def send(made, connection):
     """Take 30 ms for each batch, and compute for five of them."""
     while True:
@@ -787,6 +804,55 @@ def test_a_loader_that_hangs_is_interrupted_and_named(monkeypatch):
         labkit.record(Hangs(), STEP, steps=8)
     late.cancel()
     assert not held, "it hung on"
+
+
+def computes(path):
+    until = time.thread_time() + 0.001
+    while time.thread_time() < until:
+        pass
+
+
+def reads(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    os.read(descriptor, 4096)
+    os.close(descriptor)
+
+
+def opens(path):
+    open(path, "rb").close()
+
+
+@pytest.mark.parametrize("works", [computes, reads, opens])
+def test_a_loader_that_waits_long_and_works_little_does_not_hang(works, monkeypatch, tmp_path):
+    """As one that fills its buffer from a slow network: it computes for less than a tenth of the time."""
+    from labkit.recording.loaders import session
+
+    (tmp_path / "part").write_bytes(bytes(4096))
+    monkeypatch.setattr(session, "STOPPED_S", 0.6)
+
+    def slowly():
+        yield from [np.zeros((4, 8))] * 2
+        for _ in range(60):
+            time.sleep(0.03)
+            works(tmp_path / "part")
+        yield from [np.zeros((4, 8))] * 2
+
+    assert labkit.record(slowly(), STEP, steps=2, warmup=1).run.steps == 2
+
+
+def test_what_was_measured_of_a_loader_that_hangs_is_said(monkeypatch):
+    from labkit.recording.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 0.8)
+
+    def polls():
+        yield from [np.zeros((4, 8))] * 3
+        for _ in range(400):
+            threading.Event().wait(0.05)
+
+    says = r"no process computed for 1 s.*: all together took 0.0\d s of a core, and read \d+ bytes"
+    with pytest.raises(RecordingError, match=says):
+        labkit.record(polls(), STEP, steps=8, warmup=1)
 
 
 def test_a_slow_accelerator_is_no_loader_that_hangs(monkeypatch):

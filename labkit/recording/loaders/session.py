@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 
 from labkit.common.errors import error_text
@@ -30,8 +31,12 @@ from labkit.timeline.run import LoaderFacts
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import BEGIN, END
 
-#: Where nothing computes for so long while the consumer waits, the loader hangs. Seconds.
+#: Where nothing computes, reads or begins for so long while the consumer waits, the loader hangs. Seconds.
 STOPPED_S = 60.0
+
+#: What may go on in a loader that hangs: who waits looks every few milliseconds whether it may go on, which takes less
+#: than this share of a core, and its bells are bytes, too.
+IDLE_SHARE, IDLE_BYTES = 0.005, 1000
 
 #: Threads that compute had a core for at least this share of the time in which they were ready, whatever is counted.
 LEAST_READY = 0.1
@@ -308,16 +313,27 @@ class LoaderSession(contextlib.AbstractContextManager):
             yield f"a process kept its first {rings.SLOTS:,} spans only: record fewer steps."
 
     def _watch(self) -> None:
-        """Interrupt a consumer that waits for processes of which none computes any more: forked ones may hang."""
-        taken, computed, since = -1, 0.0, time.monotonic()
+        """Interrupt a consumer that waits for processes of which none does anything any more: forked ones may hang."""
+        taken, since = -1, time.monotonic()
+        first: tuple[float, ...] | None = None
         while not self._over.wait(STOPPED_S / 4):
-            now = processor_seconds()
-            if self.epochs.taken != taken or not self.epochs.waits or now - computed > STOPPED_S / 40:
-                taken, since = self.epochs.taken, time.monotonic()
+            if self.epochs.taken != taken or not self.epochs.waits:
+                taken, since, first = self.epochs.taken, time.monotonic(), None
+                continue
+            now = self._signs_of_life()
+            if first is None:
+                first = last = now
+            computed, read, begun = (here - past for here, past in zip(now, last, strict=True))
+            last = now
+            if computed > IDLE_SHARE * STOPPED_S / 4 or read > IDLE_BYTES or begun > 0:
+                since, first = time.monotonic(), now
             elif time.monotonic() - since >= STOPPED_S:
                 doing = "; ".join(text for text, _ in open_spans(rings.read(self.folder), rings.clock()))
                 forked = self.epochs.loader.facts.settings.get("start method") == "fork"
-                self.stopped = f"no process computed for {STOPPED_S:.0f} s{f' ({doing})' if doing else ''}." + (
+                self.stopped = (
+                    f"no process computed for {STOPPED_S:.0f} s{f' ({doing})' if doing else ''}: all together took "
+                    f"{max(0.0, now[0] - first[0]):.2f} s of a core, and read {max(0, now[1] - first[1]):,} bytes."
+                ) + (
                     " A library that had threads before the fork can hang in a forked worker: try "
                     "multiprocessing_context='spawn'." if forked else ""
                 )  # fmt: skip
@@ -326,7 +342,19 @@ class LoaderSession(contextlib.AbstractContextManager):
                 elif callable(signal.getsignal(signal.SIGINT)) and not self._over.is_set():
                     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait for a lock, too
                 return
-            computed = now
+
+    def _signs_of_life(self) -> tuple[float, float, float]:
+        """Return what all processes did so far, the calling thread aside: seconds computed, bytes read, calls begun."""
+        read, begun, me = 0, 0, psutil.Process()
+        for one in (*me.children(recursive=True), me):
+            with contextlib.suppress(psutil.Error, AttributeError):  # no system but Linux counts bytes
+                read += one.io_counters().read_chars
+        read -= _read_by_this_thread()
+        for process in rings.read(self.folder):
+            # Who only waits begins to wait again and again.
+            works = [name for name, (_, category) in process.names.items() if not category.endswith("iterator")]
+            begun += int(np.isin(process.records["name"], works).sum())
+        return processor_seconds() - time.thread_time(), read, begun
 
     def discard(self) -> None:
         """End the window without a trace."""
@@ -343,12 +371,24 @@ def _computed_ns(pid: int) -> int:
     return sum(ran for ran, _ in scheduled([pid]).values())
 
 
-def _may_be_a_worker(child: psutil.Process, me: psutil.Process) -> bool:
-    """Return whether Python's multiprocessing began a process: forked, it has its parent's command line.
+def _read_by_this_thread() -> int:
+    try:
+        return int(Path(f"/proc/self/task/{threading.get_native_id()}/io").read_text().split()[1])
+    except OSError:  # no system but Linux counts it
+        return 0
 
-    Other programs of this one, such as a card or a store, load nothing for a pipeline.
+
+def _may_be_a_worker(child: psutil.Process, me: psutil.Process) -> bool:
+    """Return whether a process works for Python: forked, it has its parent's command line, or it was begun as a module.
+
+    So do multiprocessing, and joblib for the workers that it keeps. Modules of labkit, and other programs of this one,
+    such as a card or a store, load nothing for a pipeline.
     """
     line = child.cmdline()
     if "forkserver" in " ".join(line):
         return child.ppid() != me.pid
-    return line == me.cmdline() or "--multiprocessing-fork" in line
+    if line == me.cmdline() or "--multiprocessing-fork" in line:
+        return True
+    at = line.index("-m") if "-m" in line else 0
+    module = at > 0 and "python" in Path(line[0]).name and all(word.startswith("-") for word in line[1:at])
+    return module and line[at + 1].partition(".")[0] != "labkit"
