@@ -212,6 +212,28 @@ def _any_order(lines, clean, lookup, size):
     return lines.batch(size).map(encode, num_parallel_calls=2, deterministic=False)
 
 
+def _cleaned_at_once(lines, clean, lookup, size):
+    """Clean all lines in one call, as if a file always fitted into memory."""
+    import tensorflow as tf
+
+    cleaned = lines.batch(10**6).map(clean).unbatch().batch(size)
+    return cleaned.map(lambda text: lookup(tf.strings.split(text).to_tensor("")))
+
+
+def _cleaned_before_the_pipeline(lines, clean, lookup, size):
+    import tensorflow as tf
+
+    cleaned = tf.data.Dataset.from_tensor_slices(clean(tf.stack(list(lines)))).batch(size)
+    return cleaned.map(lambda text: lookup(tf.strings.split(text).to_tensor("")))
+
+
+def _looked_up_at_once(lines, clean, lookup, size):
+    import tensorflow as tf
+
+    words = lines.batch(size).map(clean).unbatch().batch(10**6).map(lambda text: lookup(tf.strings.split(text)))
+    return words.unbatch().ragged_batch(size).map(lambda numbers: numbers.to_tensor())
+
+
 def _filled_last(lines, clean, lookup, size):
     """Look up words of lines of several lengths, and fill up the numbers."""
     import tensorflow as tf
@@ -278,6 +300,9 @@ WRONG = {
         (_looked_up_line_by_line, "lookup is called 13 times"),
         (_cleaned_line_by_line, "clean is called 13 times"),
         (_in_a_loop, "clean is called 13 times"),
+        (_cleaned_at_once, "clean works on several batches in one call"),
+        (_cleaned_before_the_pipeline, "clean works on several batches in one call"),
+        (_looked_up_at_once, "lookup works on several batches in one call"),
         (_cleaned_last, "clean lines before you split them"),
         (_looked_up_first, "requested dtype string"),
         (_encoded(before=lambda text, clean: text), "clean is never called"),
@@ -295,6 +320,8 @@ WRONG = {
         (_encoded(after=_one_hot_words), "the rank 3"),
         (_encoded(drop=True), "the last batch is lost"),
         (lambda lines, clean, lookup, size: _RIGHT(lines, clean, lookup, size + 1), "expected [4, 4, 4, 1]"),
+        (lambda lines, clean, lookup, size: _RIGHT(lines, clean, lookup, size - 1), "batches of [3, 3, 3, 3, 1] lines"),
+        (lambda lines, clean, lookup, size: _RIGHT(lines, clean, lookup, 2), "expected [4, 4, 4, 1]"),
         (lambda *given: _RIGHT(*given).unbatch(), "single lines came out"),
         (lambda lines, *given: _RIGHT(lines.shuffle(100, seed=1), *given), "another order"),
         (_any_order, "the order may vary"),
