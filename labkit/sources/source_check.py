@@ -8,6 +8,7 @@ that no row is left out in silence. They return the number of elements, to be co
 
 from __future__ import annotations
 
+import codecs
 import contextlib
 import csv as csv_files
 import json
@@ -42,6 +43,8 @@ _VALUES = {
 #: What a value of a JSON line may be, in the same form, and the largest number that fits into a tensor.
 _MEMBERS = {kind: _VALUES[kind] for kind in ("int", "float", "str")} | {"bool": ("true or false", (bool,))}
 _LARGEST = {"int": 2**63 - 1, "float": sys.float_info.max}
+#: What is left of a line of JSON from its fault on where a writer was interrupted: nothing, or half a word or number.
+_HALF = re.compile(r"[\w.+\\-]*")
 
 
 def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
@@ -96,8 +99,8 @@ def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
 def text_lines(path: str | os.PathLike[str], /) -> int:
     """Return the number of lines of a text file in UTF-8, as `tf.data.TextLineDataset` delivers them.
 
-    The dataset hands on bytes that are no UTF-8, and a word then has two spellings. A text that is cut off looks whole,
-    so compare the number and the last line.
+    The dataset hands on bytes that are no UTF-8 and a byte order mark, and a word then has two spellings. A text that
+    is cut off looks whole, so compare the number and the last line.
 
     Parameters
     ----------
@@ -108,7 +111,8 @@ def text_lines(path: str | os.PathLike[str], /) -> int:
     FileNotFoundError
         If there is no such file.
     ValueError
-        If a line is no UTF-8: the sentence names file, line and bytes, and counts the bad lines.
+        If a line is no UTF-8, begins with a byte order mark or has a zero byte: the sentence names file, line and
+        what is wrong, and counts the bad lines.
     """
     return _lines(path, lambda line: "", "save the file as UTF-8")
 
@@ -289,10 +293,10 @@ def _kinds(columns: dict[str, type], allowed: Iterable[str]) -> dict[str, str]:
     return {name: one_of(f"the type of column {name}", kind.__name__, allowed) for name, kind in columns.items()}
 
 
-def _refuse(path: Path, bad: list[str], rows: int, do: str) -> None:
+def _refuse(path: Path, bad: list[str], rows: int, do: str, what: str = "rows") -> None:
     """Raise the first of the faults that were found, if there is one, with their number and what to do."""
     if bad:
-        raise ValueError(f"{path.name}, {bad[0]} (bad rows: {len(bad):,} of {rows:,}); {do}")
+        raise ValueError(f"{path.name}, {bad[0]} (bad {what}: {len(bad):,} of {rows:,}); {do}")
 
 
 def _is_utf8(text: str) -> bool:
@@ -305,15 +309,25 @@ def _lines(path: str | os.PathLike[str], fault: Callable[[str], str], do: str) -
     path, bad, number = _file(path), [], 0
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            try:
-                found = fault(line.decode())
-            except UnicodeDecodeError as error:
-                near = line[max(0, error.start - 10) :].strip()
-                found = f"the text is {near!r:.40}; allowed: text in UTF-8"
-            if found:
+            if found := _no_text(line) or fault(line.decode()):
                 bad.append(f"line {number}: {found}")
-    _refuse(path, bad, number, do)
+    _refuse(path, bad, number, do, "lines")
     return number
+
+
+def _no_text(line: bytes) -> str:
+    """Return why a line is no text in UTF-8, or nothing."""
+    if line.startswith(codecs.BOM_UTF8):
+        return "the text begins with a byte order mark; allowed: text in UTF-8 without one"
+    if b"\0" in line:
+        return "the text has a zero byte, as UTF-16 has; allowed: text in UTF-8"
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        # A few letters before the fault; those that are not ASCII are written so long that they would hide it.
+        before = re.search(rb"[ -~]{0,10}\Z", line[: error.start])
+        return f"the text is {line[before.start() :].strip()!r:.40}; allowed: text in UTF-8"
+    return ""
 
 
 def _misfit(line: str, kinds: dict[str, str]) -> str:
@@ -321,11 +335,16 @@ def _misfit(line: str, kinds: dict[str, str]) -> str:
     line = line.rstrip("\r\n")
     try:
         found = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        said = str(error).partition(" (char")[0].replace(": line 1 column", " at character")
-        half = line.lstrip().startswith("{") and not line.rstrip().endswith("}") and "Extra data" not in said
-        why = "ends inside an object" if half else f"is no JSON ({said})"
+    except json.JSONDecodeError as error:
+        said, left = error.msg.removesuffix(" at"), line.rstrip()[error.pos :]
+        half = not left.endswith("}") if said.startswith("Unterminated") else _HALF.fullmatch(left)
+        inside = half and line.lstrip().startswith("{") and said != "Extra data"
+        why = "ends inside an object" if inside else f"is no JSON ({said} at character {error.colno})"
         return f"{line!r:.40} {why}; allowed: one whole object in each line"
+    except RecursionError as error:
+        return f"{line!r:.40} is no JSON ({error}); allowed: one whole object in each line"
+    except ValueError:
+        return f"a number in {line!r:.40} has more digits than Python reads; allowed: whole numbers of 64 bits"
     if not isinstance(found, dict):
         return f"{line!r:.40} is no object; allowed: one whole object in each line"
     for name, kind in kinds.items():

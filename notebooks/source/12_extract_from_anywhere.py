@@ -243,7 +243,7 @@ for look in (lambda: list(read_bad), lambda: source_check.csv(bad, **csv_types),
         print(damage.error_text(error))
 
 # %% [markdown]
-# While another program writes to a database, nobody can read it. Here a second link plays that program. When the lock is gone, every row is still there:
+# An SQLite file can be locked while another program writes to it; then nobody can read it. Here a second connection plays that program. When the lock is gone, every row is still there:
 
 # %%
 writer = sqlite3.connect(database, isolation_level=None)

@@ -197,7 +197,7 @@ for row in rows.map(numbers).unbatch().as_numpy_iterator():
 # %% [markdown]
 # ## Exercises
 #
-# **12.4** Which vector does a word get that nobody has seen before? Write `vectors(line, vocabulary, table, length)`. `line` is a clean line, and `vocabulary` is the list of all known words. `table` is an array with a vector in each row, as an embedding has it: row 0 fills up, row 1 is for every word that is not known, row 2 for the first word of the vocabulary, row 3 for the second, and so on. It returns `length` rows: the vectors of the words, then row 0 as often as needed. Three lines.
+# **12.4** Which vector does a word get that nobody has seen before? Write `vectors(line, vocabulary, table, length)`. `line` is a clean line, and `vocabulary` is the list of all known words. `table` is an array with a vector in each row, as an embedding has it: row 0 stands where a line has no more words, row 1 is for every word that is not known, row 2 for the first word of the vocabulary, row 3 for the second, and so on. It returns `length` rows: the vectors of the words, then row 0 as often as needed. Three lines.
 
 # %% tags=["stub"]
 def vectors(line, vocabulary, table, length):

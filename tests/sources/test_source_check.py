@@ -196,7 +196,15 @@ def test_whole_objects_of_json_lines_are_counted(tmp_path):
         ('{"a": [1,', """'{"a": [1,' ends inside an object; allowed: one whole object in each line"""),
         ("{'a': 1}", "is no JSON (Expecting property name enclosed in double quotes at character 2); allowed: "),
         pytest.param("[" * 100_000, "is no JSON (", id="nested"),
-        pytest.param('{"a": ' + "1" * 5000 + "}", "is no JSON (", id="5,000 digits"),
+        pytest.param('{"a": ' + "1" * 5000 + "}", "has more digits than Python reads; allowed: ", id="5,000 digits"),
+        ('{"a": "b\tc"}', r"""'{"a": "b\tc"}' is no JSON (Invalid control character at character 9); allowed: """),
+        ('{"a": "b}', """'{"a": "b}' is no JSON (Unterminated string starting at character 7); allowed: """),
+        ("{'a': 1},", "is no JSON (Expecting property name enclosed in double quotes at character 2); allowed: "),
+        ('{"a" 1},', """'{"a" 1},' is no JSON (Expecting ':' delimiter at character 6); allowed: """),
+        ('{"a": 1 "b": 2},', """'{"a": 1 "b": 2},' is no JSON (Expecting ',' delimiter at character 9); allowed: """),
+        ('{"a": "b', """'{"a": "b' ends inside an object; allowed: """),
+        ('{"a": {"b": 1}', """'{"a": {"b": 1}' ends inside an object; allowed: """),
+        ('{"a": tru', """'{"a": tru' ends inside an object; allowed: """),
     ],
 )
 def test_a_bad_line_of_json_is_named_with_file_line_field_and_value(tmp_path, line, words):
@@ -204,7 +212,7 @@ def test_a_bad_line_of_json_is_named_with_file_line_field_and_value(tmp_path, li
     with pytest.raises(ValueError, match=r"^photos\.jsonl, line 2: ") as error:
         source_check.json_lines(path, **FIELDS)
     assert words in str(error.value)
-    assert str(error.value).endswith(" (bad rows: 2 of 5); correct them before a job reads the file")
+    assert str(error.value).endswith(" (bad lines: 2 of 5); correct them before a job reads the file")
 
 
 def test_json_lines_that_are_cut_off_anywhere_are_refused_or_fewer(tmp_path):
@@ -224,13 +232,41 @@ def test_bytes_that_are_no_text_are_named_by_file_and_line(tmp_path):
     path = tmp_path / "captions.txt"
     path.write_bytes(b"a green bird\r\n\n" + "ein grüner Kreis\nü".encode("latin-1"))
     assert len(list(tf.data.TextLineDataset(str(path)))) == 4, "nobody is told"
-    words = r"captions\.txt, line 3: the text is b'ein gr\\xfcner Kreis'; allowed: text in UTF-8 \(bad rows: 2 of 4\); "
+    words = (
+        r"captions\.txt, line 3: the text is b'ein gr\\xfcner Kreis'; allowed: text in UTF-8 \(bad lines: 2 of 4\); "
+    )
     with pytest.raises(ValueError, match=words):
         source_check.text_lines(path)
-    with pytest.raises(ValueError, match=r"^captions\.txt, line 1: .* \(bad rows: 4 of 4\); correct them"):
+    with pytest.raises(ValueError, match=r"^captions\.txt, line 1: .* \(bad lines: 4 of 4\); correct them"):
         source_check.json_lines(path)
     with pytest.raises(FileNotFoundError, match="gone is not there"):
         source_check.text_lines(tmp_path / "gone")
+
+
+def test_bytes_that_are_no_text_are_shown_behind_letters_that_are_not_english(tmp_path):
+    path = tmp_path / "captions.txt"
+    path.write_bytes("ёж ".encode() * 5 + b"\xff ok")
+    with pytest.raises(ValueError, match=r"^captions\.txt, line 1: the text is b'\\xff ok'; allowed: text in UTF-8 "):
+        source_check.text_lines(path)
+
+
+@pytest.mark.parametrize("read", [source_check.text_lines, source_check.json_lines])
+@pytest.mark.parametrize(
+    ("encoding", "words"),
+    [
+        ("utf-8-sig", "the text begins with a byte order mark; allowed: text in UTF-8 without one"),
+        ("utf-16-le", "the text has a zero byte, as UTF-16 has; allowed: text in UTF-8"),
+    ],
+)
+def test_text_that_only_looks_like_utf_8_is_named(tmp_path, read, encoding, words):
+    """A spreadsheet begins a text with a mark, which becomes a part of the first word."""
+    path = tmp_path / "captions.txt"
+    path.write_text("{}\n{}", encoding=encoding)
+    assert b"\0" in path.read_bytes() or "\ufeff{}".encode() in list(
+        tf.data.TextLineDataset(str(path)).as_numpy_iterator()
+    )
+    with pytest.raises(ValueError, match=rf"^captions\.txt, line 1: {words} \(bad"):
+        read(path)
 
 
 @given(st.text(alphabet="ab \nü", max_size=12), st.sampled_from(["\n", "\r\n"]))
