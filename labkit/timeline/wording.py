@@ -8,8 +8,8 @@ import re
 PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 
 #: What starting, and ending, an epoch and the processes that work for it is called.
-STARTS = BEGIN, END, WORKER, ORDER = (
-    "begin an epoch", "end an epoch", "a worker process starts", "start a worker process",
+STARTS = BEGIN, END, ORDER, WORKER, SOURCE = (
+    "begin an epoch", "end an epoch", "start a worker process", "a worker process starts", "iter of the dataset",
 )  # fmt: skip
 
 #: How the name of a sampler begins, which gives a loader the numbers of its samples,

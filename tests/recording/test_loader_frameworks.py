@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import functools
+import itertools
 import os
 import re
 import tempfile
@@ -254,6 +256,74 @@ def test_workers_that_live_for_one_epoch_are_started_in_each_and_keep_their_lane
     assert shares["start"] > labkit.Timeline(kept).stalls.shares["start"]
 
 
+class Forever:
+    """A class of a reader's that begins a loader again, and skips batches or the first of them."""
+
+    def __init__(self, loader, skips=lambda number: False):
+        self.loader, self.skips = loader, skips
+
+    def __iter__(self):
+        for number, batch in enumerate(itertools.chain.from_iterable(itertools.repeat(self.loader))):
+            if not self.skips(number):
+                yield batch
+
+
+def photos_of(count):
+    return [(np.zeros((4, 4, 3), np.uint8), number) for number in range(count)]
+
+
+@pytest.mark.parametrize("settings", [{}, {"persistent_workers": True}])
+@pytest.mark.parametrize(
+    ("skips", "count"), [(lambda n: False, lambda step: 1), (lambda n: n % 3 == 2, lambda step: 1 + (step % 2 == 0))]
+)
+def test_workers_know_for_which_step_they_work_whenever_a_loader_inside_begins_again(settings, skips, count):
+    loader = torch_loader(photos_of(5 * disk.BATCH), **settings)
+    trace = labkit.record(Forever(loader, skips), STEP, steps=14, warmup=2)
+    collated = collections.Counter(span.step for span in trace if span.name == "collate")
+    assert {step: collated[step] for step in range(4, 14)} == {step: count(step) for step in range(4, 14)}
+    assert max(collated) < 14
+    # What a step waits for is made before its wait is over.
+    waits = {span.step: span.start_ns + span.duration_ns for span in trace if span.category == "wait"}
+    assert all(span.start_ns < waits[span.step] for span in trace if span.name == "collate" and span.step >= 0)
+
+
+def test_batches_in_any_order_have_no_step_whatever_is_around_the_loader():
+    bar = tqdm(torch_loader(photos_of(400), in_order=False), disable=True)
+    trace = labkit.record(bar, STEP, steps=8)
+    assert {span.step for span in trace if span.name == "collate"} == {-1}
+
+
+def connect(worker):
+    time.sleep(0.4)
+
+
+class Lists:
+    """A stream that asks for the names of its files first."""
+
+    def __iter__(self):
+        time.sleep(0.4)
+        return iter(photos_of(3 * disk.BATCH))
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "name"),
+    [
+        ("map", {"worker_init_fn": connect}, "a worker process starts"),
+        ("stream", {"persistent_workers": True}, "iter of the dataset"),
+    ],
+)
+def test_what_a_worker_does_before_its_first_batch_is_its_start(kind, settings, name):
+    import torch.utils.data
+
+    stream = type("Stream", (Lists, torch.utils.data.IterableDataset), {})
+    dataset = stream() if kind == "stream" else photos_of(3 * disk.BATCH)
+    trace = labkit.record(torch_loader(dataset, 1, **settings), STEP, steps=5)
+    assert [s for s in trace if s.name == name and s.thread == "worker 0" and s.duration_ns >= 400_000_000]
+    stalls = labkit.Timeline(trace).stalls
+    assert stalls.cause == "start"
+    assert stalls.shares["unknown"] < 0.2
+
+
 def test_a_loader_keeps_the_workers_that_it_had(paths):
     loader = torch_loader(disk.Photos(paths[:24]), persistent_workers=True)
     assert len(list(loader)) == 3
@@ -390,6 +460,18 @@ def test_a_function_that_a_step_of_grain_keeps_can_still_be_sent(paths, processe
     names = names_in(trace, "worker" if processes else "thread grain-prefetch")
     assert names >= {"PIL decode", "Keeps"}
     assert not [name for name in names if "0x" in name], "an address is no name"
+
+
+@pytest.mark.long
+def test_a_process_of_grain_starts_until_its_first_step(paths):
+    import grain
+
+    once = grain.MapDataset.source(disk.Source(paths[: 2 * disk.BATCH])).map(disk.load).to_iter_dataset()
+    loader = once.batch(disk.BATCH).mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
+    trace = labkit.record(loader, STEP, steps=3, warmup=1)
+    start = next(span for span in trace if span.name == "a worker process starts")
+    steps = [span.start_ns for span in trace if span.thread == start.thread and span.name.startswith("Grain ")]
+    assert min(abs(start.start_ns + start.duration_ns - step) for step in steps) < 1000
 
 
 @pytest.mark.parametrize("processes", [0, 2])

@@ -33,6 +33,7 @@ import pytest
 
 import labkit
 from labkit.recording.loaders import known, rings
+from labkit.recording.processor_clock import scheduled
 from labkit.recording.recorder import RecordingError
 
 STEP = labkit.accelerators.modelled(step_ms=1)
@@ -235,6 +236,54 @@ def test_a_module_that_is_imported_in_the_middle_is_known(paths, tmp_path, monke
     trace = labkit.record(batches(), STEP, steps=3)
     assert {s.category for s in trace if s.name == "late_reader.shrink"} == {"resize"}
     sys.modules.pop("late_reader")
+
+
+class Produces:
+    """Two tasks of a pool, which end with the recording, make the batches."""
+
+    def __init__(self, work):
+        self.work, self.over = work, False
+
+    def __iter__(self):
+        ready, pool = queue.Queue(4), ThreadPoolExecutor(2)
+        for _ in range(2):
+            pool.submit(self.produce, ready)
+        try:
+            while True:
+                yield ready.get()
+        finally:
+            self.over = True
+
+    def produce(self, ready):
+        while not self.over:
+            batch = np.stack([self.work() for _ in range(8)])
+            with contextlib.suppress(queue.Full):
+                ready.put(batch, timeout=0.1)
+
+
+def computes_pixels():
+    return np.full((8, 8, 3), sum(k * k for k in range(10_000)) % 255, np.uint8)
+
+
+def waits_for_pixels():
+    time.sleep(0.002)
+    return np.zeros((8, 8, 3), np.uint8)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_task_that_never_ends_takes_what_its_thread_computed(counts, monkeypatch):
+    from labkit.recording.loaders import session
+
+    if not counts:  # as on systems that do not tell the time of a thread
+        monkeypatch.setattr(session, "scheduled", lambda processes: {})
+    shares = []
+    for work in (waits_for_pixels, computes_pixels):
+        times = labkit.record(Produces(work), STEP, steps=12).run.op_times
+        shares += [one.computed_ns / one.open_ns for name, one in times.items() if name == "Produces.produce"]
+    if not (counts and scheduled([os.getpid()])):
+        assert not shares, "nobody knows whether it computes or waits"
+    else:
+        assert shares[1] > 4 * shares[0]
 
 
 def test_what_waits_is_told_from_what_computes_although_not_every_call_is_asked(tmp_path, monkeypatch):

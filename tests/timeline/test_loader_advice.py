@@ -134,6 +134,28 @@ def test_workers_that_live_on_are_not_said_to_start_anew(keeps, says):
     assert stalls.advice.startswith(says), stalls.advice
 
 
+@pytest.mark.parametrize(
+    ("outer", "says"),
+    [("a worker process starts", "persistent_workers=True: "), ("iter of the dataset", "less to do at the start")],
+)
+def test_what_a_worker_reads_while_it_starts_is_its_start(outer, says):
+    spans = []
+    for step in range(10):
+        now = 20 * step * MS
+        spans += [
+            Span("consumer", "wait for batch", "wait", now, 12 * MS, step),
+            Span("worker 0", outer, "other", now, 10 * MS, -1),
+            Span("worker 0", "file read", "read", now + MS, 8 * MS, -1),
+            Span("worker 0", "collate", "batch", now + 11 * MS, MS // 2, step),
+            Span("consumer", "train step", "train", now + 12 * MS, 8 * MS, step),
+        ]
+    trace = Trace.from_spans(spans, {"consumer": "consumer", "worker 0": "pipeline"}, origin="measured")
+    loader = LoaderFacts("torch", "DataLoader", {"workers": "1", "persistent_workers": "False"})
+    stalls = Timeline(trace.with_run(host=Host(cpus=2), loader=loader)).stalls
+    assert (stalls.cause, stalls.blame) == ("start", outer)
+    assert stalls.advice.startswith(says), stalls.advice
+
+
 @pytest.mark.parametrize(("workers", "says"), [("0", "workers (num_workers=1 or more): "), ("2", "a larger prefetch_")])
 def test_a_data_loader_without_workers_gets_no_prefetch_factor(workers, says):
     loader = LoaderFacts("torch", "DataLoader", {"workers": workers})

@@ -114,11 +114,6 @@ class Loader:
             self.length = getattr(loader, "num_batches", self.length)
 
     @property
-    def in_order(self) -> bool:
-        """Whether batches arrive in the order in which they were numbered."""
-        return bool(getattr(self.loader, "in_order", True))
-
-    @property
     def workers(self) -> int:
         """Worker processes, or threads of a PyDataset; 0 if the consumer's thread does all, or nobody says."""
         return int(self.facts.settings.get("workers", 0))

@@ -12,7 +12,7 @@ from typing import Any
 
 from labkit.recording.loaders import rings
 from labkit.recording.loaders.rings import timed
-from labkit.timeline.wording import SAMPLER
+from labkit.timeline.wording import END, SAMPLER, SOURCE
 
 _GRAIN = "grain._src.python.dataset.transformations."
 
@@ -63,7 +63,8 @@ def _torch_fetch(wrapped: Any, module: ModuleType) -> None:
 
     @functools.wraps(begin)
     def begin_timed(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
-        begin(self, dataset, *args, **kwargs)
+        with rings.span(SOURCE, "other"):  # it may list a bucket, and does so in each epoch
+            begin(self, dataset, *args, **kwargs)
         self.dataset_iter = _timed_iterator(self.dataset_iter, f"next of {type(dataset).__name__}")
 
     wrapped.put(iterable, "__init__", begin_timed)
@@ -80,10 +81,37 @@ def _torch_sampler(wrapped: Any, module: ModuleType) -> None:
         owner = next((kind for kind in type(sampler).__mro__ if "__iter__" in vars(kind)), None)
         if owner is not None:
             wrapped.wrap_method(owner, "__iter__", _sampler_name, "map")
+        _begin_epoch(self)
         init(self, loader, *args, **kwargs)
 
+    reset = base._reset
+
+    @functools.wraps(reset)
+    def number_and_reset(self: Any, loader: Any, first_iter: bool = False) -> None:
+        if not first_iter:
+            _begin_epoch(self)
+        reset(self, loader, first_iter)
+
+    workers = vars(module)["_MultiProcessingDataLoaderIter"]
+    process = workers._process_data
+
+    @functools.wraps(process)
+    def note_and_process(self: Any, *args: Any) -> Any:
+        ring = rings.now.ring
+        if ring is not None and getattr(self, "_in_order", True):  # else nobody says which batch it is
+            ring.deliver(self, self._rcvd_idx - 1)
+        return process(self, *args)
+
     wrapped.put(base, "__init__", wrap_and_init)
+    wrapped.put(base, "_reset", number_and_reset)
+    wrapped.put(workers, "_process_data", note_and_process)
+    wrapped.wrap_method(workers, "_shutdown_workers", END, "other")  # the last call of an epoch waits for their end
     wrapped.wrap_method(base, "_next_index", lambda self: _sampler_name(_own_sampler(self._index_sampler)), "map")
+
+
+def _begin_epoch(iterator: Any) -> None:
+    if rings.now.ring is not None:
+        rings.now.ring.begin_epoch(iterator)
 
 
 def _own_sampler(sampler: Any) -> Any:
@@ -188,8 +216,8 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
             found, ring = _get(self, *args, **kwargs), rings.now.ring
             if ring is None or not ring.open:
                 return found
-            if _numbered(found):
-                ring.set_step(found[0])
+            if _number(ring, found):
+                pass
             elif type(found) is tuple and len(found) == 5 and callable(found[2]):  # job, place, function, arguments, …
                 inner = found[3][0][0] if task_name(found[2]) in ("mapstar", "starmapstar") else found[2]
                 return (*found[:2], timed(found[2], task_name(inner), "map"), *found[3:])
@@ -198,6 +226,18 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
             return found
 
         wrapped.put(kind, "get", get_and_look)
+
+
+def _number(ring: rings.Ring, found: Any) -> bool:
+    """Tell a thread the number of the batch that PyTorch sends or gets, or that an epoch begins; False: neither."""
+    what = found[0] if type(found) is tuple and found else found
+    if type(what).__name__ == "_ResumeIteration":
+        ring.resume()
+    elif _numbered(found):
+        ring.set_step(what)
+    else:
+        return False
+    return True
 
 
 def _numbered(found: Any) -> bool:
@@ -233,8 +273,8 @@ def _pickler(wrapped: Any, module: ModuleType) -> None:
     @functools.wraps(dumps)
     def look_and_dump(cls: type, what: Any, *args: Any, **kwargs: Any) -> Any:
         ring = rings.now.ring
-        if ring is not None and ring.open and _numbered(what):
-            ring.set_step(what[0])
+        if ring is not None and ring.open:
+            _number(ring, what)
         return dumps(cls, what, *args, **kwargs)
 
     wrapped.put(kind, "dumps", classmethod(look_and_dump))

@@ -29,12 +29,15 @@ from typing import Any, NamedTuple
 #: Spans that one process can keep; of more, the later ones are dropped. The file is sparse: only used pages take space.
 SLOTS = 1 << 19
 
-# start, duration (-1 while open), thread's processor time (-1 if nobody asked), step, name, thread
+# start, duration (-1 while open), thread's processor time (-1 while open, or if nobody asked), step, name, thread
 _RECORD = struct.Struct("<qqqiHH")
 _TIMES = struct.Struct("<qq")
-_CONTROL = struct.Struct("<qq")  # whether the window is open, steps before this epoch
+_CONTROL = struct.Struct("<q")  # whether the window is open; then the first number of the newest epoch
 _MOST = 1 << 16
 _LAST_STEP = (1 << 31) - 1
+
+#: The numbers of the batches of two epochs of a loader lie so far apart, and none is that of a step of the consumer.
+EPOCH = 1 << 20
 
 #: So large a share of the calls under a name asks for the processor time. They are drawn, since calls come in patterns:
 #: the first read of each file may wait, and the others compute. The numbers of the reader's program are left alone.
@@ -53,9 +56,18 @@ class Ring:
         Where all processes of a recording write; it holds the page ``control``.
     started_ns : int, optional
         When another process began to start this one.
+    first : int
+        The number of the first batch of the epoch that the process begins with.
+
+    Attributes
+    ----------
+    delivered : dict of int to int
+        For batches by their numbers, how many the consumer took before: whoever delivers one writes it down.
+    taken : int
+        How many the consumer has taken.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], started_ns: int | None = None) -> None:
+    def __init__(self, folder: str | os.PathLike[str], started_ns: int | None = None, first: int = EPOCH) -> None:
         self.folder = Path(folder)
         with open(self.folder / "control", "rb+", buffering=0) as file:
             self.control = mmap.mmap(file.fileno(), mmap.PAGESIZE)
@@ -66,6 +78,9 @@ class Ring:
         self._side = os.open(f"{stem}.side", os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
         self.slots, self._threads = itertools.count(), itertools.count()
         self._names: dict[tuple[str, str], int] = {}
+        self.first, self._epochs, self._begun = first, itertools.count(2), {}
+        self.delivered: dict[int, int] = {}
+        self.taken = 0
         self.called: set[int] = set()
         self._lock, self.local = threading.Lock(), threading.local()
         self._tell(pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns)
@@ -99,8 +114,10 @@ class Ring:
         """Make the calling thread known."""
         me = threading.current_thread()
         self.local.number, self.local.step, self.local.consumer = next(self._threads) % _MOST, -1, False
-        main = me is threading.main_thread()
-        self._tell(thread=self.local.number, called=me.name, main=main, process=multiprocessing.current_process().name)
+        self.local.first, self.local.given = self.first, self.taken
+        main, process = me is threading.main_thread(), multiprocessing.current_process().name
+        native = threading.get_native_id()
+        self._tell(thread=self.local.number, called=me.name, main=main, process=process, native=native)
 
     def begin(self, text: str, category: str) -> tuple[int, int, int] | None:
         """Open a span of the calling thread; return what `end` needs, None where there is no room."""
@@ -111,7 +128,7 @@ class Ring:
         if slot >= SLOTS:
             return None
         at, name, cpu, start = slot * _RECORD.size, self.name(text, category), _cpu(), clock()
-        _RECORD.pack_into(self.records, at, start, -1, 0, local.step, name, local.number)
+        _RECORD.pack_into(self.records, at, start, -1, -1, local.step, name, local.number)
         return at, start, cpu
 
     def end(self, span: tuple[int, int, int] | None) -> None:
@@ -125,8 +142,29 @@ class Ring:
         if not hasattr(self.local, "number"):
             self.enter()
         if not self.local.consumer:
-            step = number + _CONTROL.unpack_from(self.control)[1]
-            self.local.step = step if abs(step) <= _LAST_STEP else -1  # of more, a record has no room for the number
+            step = number + self.local.first
+            fits = 0 <= number < EPOCH and step <= _LAST_STEP  # of more, a record has no room for the number
+            self.local.step = step if fits else -1
+
+    def begin_epoch(self, iterator: Any) -> None:
+        """Give the batches of an iterator, and of the processes that it starts, other numbers than all before."""
+        self.first = self._begun[id(iterator)] = next(self._epochs) * EPOCH
+        _CONTROL.pack_into(self.control, _CONTROL.size, self.first)
+
+    def resume(self) -> None:
+        """Let what the calling thread does from now on belong to the epoch that began last."""
+        if not hasattr(self.local, "number"):
+            self.enter()
+        self.local.first = _CONTROL.unpack_from(self.control, _CONTROL.size)[0]
+
+    def deliver(self, iterator: Any, number: int) -> None:
+        """Note that the calling thread gets a batch of an epoch; what is no consumer is taken to keep all of them."""
+        if not hasattr(self.local, "number"):
+            self.enter()
+        local, first = self.local, self._begun.get(id(iterator))
+        if first is not None:
+            self.delivered[first + number] = self.taken if local.consumer else local.given
+            local.given += 1
 
     def consume(self, step: int) -> None:
         """Let the calling thread be the consumer, which waits for this batch: -1 for one before the window."""
@@ -190,7 +228,7 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
         if asks:
             called.add(name)
         cpu, start = _cpu() if asks else 0, clock()
-        pack(records, at, start, -1, 0, local.step, name, thread)
+        pack(records, at, start, -1, -1, local.step, name, thread)
         try:
             return function(*args, **kwargs)
         finally:
@@ -217,16 +255,16 @@ def prepare(folder: Path) -> None:
     (folder / "control").write_bytes(bytes(mmap.PAGESIZE))
 
 
-def control(ring: Ring, is_open: bool, steps_before: int) -> None:
-    """Open or close the window of all processes, and say how many steps there were before this epoch."""
-    _CONTROL.pack_into(ring.control, 0, int(is_open), steps_before)
+def control(ring: Ring, is_open: bool) -> None:
+    """Open or close the window of all processes."""
+    _CONTROL.pack_into(ring.control, 0, int(is_open))
 
 
 def _after_fork() -> None:
     parent, now.ring = now.ring, None
     if parent is not None and parent.open:
         with contextlib.suppress(OSError):  # the recording is over, or the disk is full: the child runs unwatched
-            now.ring = Ring(parent.folder)
+            now.ring = Ring(parent.folder, first=parent.first)
 
 
 if hasattr(os, "register_at_fork"):
@@ -244,10 +282,10 @@ class Process(NamedTuple):
     names : dict of int to (str, str)
         Text and category.
     threads : dict of int to dict
-        ``called`` (the name of the thread), ``main`` and ``process``.
+        ``called`` (the name of the thread), ``main``, ``process`` and ``native`` (its number in the system).
     records : ndarray of a record type, shape (n,)
-        ``start``, ``duration`` (-1 if it was open), ``cpu`` (-1 if nobody asked; all int64 nanoseconds), ``step``,
-        ``name``, ``thread``; in the order of their starts.
+        ``start``, ``duration`` (-1 if it was open), ``cpu`` (-1 if it was open, or nobody asked; all int64
+        nanoseconds), ``step``, ``name``, ``thread``; in the order of their starts.
     dropped : bool
         Whether there was no room for later spans.
     """

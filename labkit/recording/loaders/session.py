@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import os
 import pickle
 import re
 import shutil
@@ -67,7 +68,6 @@ class Epochs:
 
     def __init__(self, loader: Loader, steps: int | None) -> None:
         self.loader, self.steps = loader, steps
-        self.session: LoaderSession | None = None
         self._iterator: Any = None
         self.taken, self.waits, self._before = 0, False, 0
 
@@ -95,6 +95,8 @@ class Epochs:
                     raise ValueError(f"it gave None in place of its batch number {self.taken}")
                 if batch is not _OVER:
                     self.taken += 1
+                    if rings.now.ring is not None:
+                        rings.now.ring.taken = self.taken
                     return batch
                 again = self.steps is not None and self.loader.begins_again and self.taken > self._before
                 self.close(early=False)
@@ -105,8 +107,6 @@ class Epochs:
 
     def _begin(self) -> None:
         self._before = self.taken
-        if self.session is not None:
-            self.session.epoch(self._before)
         with rings.span(BEGIN, "other"):
             self._iterator = self.loader.begin()
 
@@ -182,6 +182,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         self._ring: rings.Ring | None = None
         self._since_ns = 0
         self._computed: dict[int, int] = {}
+        self._before: dict[str, tuple[int, int]] = {}
         self._over = threading.Event()
         self.sampler = Sampler(tree=True)
 
@@ -189,14 +190,13 @@ class LoaderSession(contextlib.AbstractContextManager):
         """Wrap, and open the window: threads and workers that begin now are seen to begin."""
         self.folder = Path(tempfile.mkdtemp(prefix="labkit-loader-"))
         try:
-            self.epochs.session = self
             self.epochs.loader.take_over()
             if self.spans:
                 rings.prepare(self.folder)
                 self._ring = rings.now.ring = rings.Ring(self.folder)
                 self._ring.consume(-1)
                 self._wrapped.install()
-                self.epoch(0)
+                rings.control(self._ring, True)
             if threading.current_thread() is threading.main_thread():
                 threading.Thread(target=self._watch, name="labkit watch", daemon=True).start()
         except BaseException:
@@ -214,36 +214,36 @@ class LoaderSession(contextlib.AbstractContextManager):
         finally:
             self._wrapped.undo()
             if self._ring is not None:
-                rings.control(self._ring, False, 0)
+                rings.control(self._ring, False)
                 self._ring.close()
             self._ring = rings.now.ring = None
             shutil.rmtree(self.folder, ignore_errors=True)
-
-    def epoch(self, steps_before: int) -> None:
-        """Say in all processes how many steps there were before this epoch."""
-        if self._ring is not None and (steps_before == 0 or self._ring.open):
-            rings.control(self._ring, True, steps_before)
 
     def first(self) -> None:
         """Do nothing: there is nothing to load."""
 
     def start(self) -> None:
         """Begin the window: what is written from now on belongs to it."""
-        self._computed = {child.pid: _computed_ns(child.pid) for child in psutil.Process().children(recursive=True)}
+        children = [child.pid for child in psutil.Process().children(recursive=True)]
+        self._computed = {pid: _computed_ns(pid) for pid in children}
+        self._before = scheduled([os.getpid(), *children])
         self.running, self._since_ns = True, rings.clock()
 
     def stop(self, keep: Any = None) -> Trace:
         """End the window and return what all processes wrote since they began."""
         self.running, now_ns = False, rings.clock()
-        rings.control(self._ring, False, 0)  # or reading what was written would write
+        rings.control(self._ring, False)  # or reading what was written would write
         found = rings.read(self.folder)
+        clocks = scheduled(process.pid for process in found)
+        ran = {thread: ns - self._before.get(thread, (0, 0))[0] for thread, (ns, _) in clocks.items()}
         hidden = self._hidden(found)
         self.notes = list(self._notes(found, len(hidden)))
         at_work = sum(self._is_at_work(pid, now_ns) for pid in hidden)
         computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
         # Threads that wake for a few microseconds are queued for most of it, and tell little of those that compute.
         ready = max(LEAST_READY, computed / (computed + queued)) if computed else 1.0
-        return to_trace(found, self.epochs.loader, self.warmup, (self._since_ns, now_ns), ready, at_work)
+        window_ns, delivered = (self._since_ns, now_ns), self._ring.delivered
+        return to_trace(found, self.epochs.loader, delivered, self.warmup, window_ns, ran, ready, at_work)
 
     @property
     def loader(self) -> LoaderFacts:
@@ -261,7 +261,7 @@ class LoaderSession(contextlib.AbstractContextManager):
     def failed(self, label: str, where: str, error: BaseException) -> RecordingError:
         """Return the error of a loader as that of a recording, in one sentence, and what its workers were doing."""
         if self._ring is not None:
-            rings.control(self._ring, False, 0)
+            rings.control(self._ring, False)
         found = rings.read(self.folder)
         doing = [text for text, lives in open_spans(found, rings.clock()) if not lives]
         also = f"; {'; '.join(doing)}" if doing else ""

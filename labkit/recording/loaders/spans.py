@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from labkit.recording.loaders.described import Loader
 from labkit.recording.loaders.known import RESTS
-from labkit.recording.loaders.rings import Process
+from labkit.recording.loaders.rings import EPOCH, Process
 from labkit.timeline.lanes import WORK
 from labkit.timeline.run import OpTime, Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
@@ -32,8 +32,10 @@ _WORK = frozenset(CATEGORIES.index(word) for word in WORK)
 def to_trace(
     processes: Sequence[Process],
     loader: Loader,
+    delivered: Mapping[int, int],
     warmup: int,
     window_ns: tuple[int, int],
+    ran: Mapping[str, int],
     ready: float,
     hidden: int = 0,
 ) -> Trace:
@@ -44,10 +46,14 @@ def to_trace(
     processes : sequence of Process
         What `labkit.recording.loaders.rings.read` found.
     loader : Loader
+    delivered : mapping of int to int
+        See `labkit.recording.loaders.rings.Ring`.
     warmup : int
         Steps before the window: so much smaller are the numbers of its steps.
     window_ns : (int, int)
         When the window began, from where on the times of ops count, and its end, which is that of spans that are open.
+    ran : mapping of str to int
+        For threads by their numbers in the system, how long they had a core in the window, in ns.
     ready : float
         Share of the time in which threads that wanted a core had one.
     hidden : int
@@ -62,7 +68,7 @@ def to_trace(
     names: dict[str, int] = {}
     threads: dict[Thread, int] = {}
     rows: list[np.ndarray] = []
-    times: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    times: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     me = os.getpid()
     numbers = _numbers([one for one in processes if one.pid != me], now_ns)
     alone = not hidden and not any(_works_beside(process, me) for process in processes)
@@ -71,13 +77,15 @@ def to_trace(
         if not len(records):
             continue
         end = _ends(process, now_ns)
-        own_ns, own_cpu, outermost = _own(records, end)
+        # Of a span that was open when the window began, the share inside it counts.
+        inside = np.clip((end - since_ns) / np.maximum(end - records["start"], 1), 0, 1)
+        own_ns, own_cpu, outermost, unknown = _own(process, end, inside, ran)
         category, name = _categories(process, own_ns, own_cpu, 0.0 if alone else COMPUTED * ready)
         step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
-        if not loader.in_order:
-            step = np.full(len(step), -1)
-        elif process.pid != me:  # the consumer counts from the window on, workers count from the first batch on
-            step = np.where(step >= warmup, step - warmup, -1)
+        # A batch has a number of its own; which step it was for is known once it has been delivered.
+        found, which = np.unique(step, return_inverse=True)
+        of_step = [one if one < EPOCH else max(-1, delivered.get(one, -1) - warmup) for one in found.tolist()]
+        step = np.array(of_step, np.int64)[which]
         resting = outermost & np.isin(name, [i for i, (text, _) in process.names.items() if text == RESTS])
         called = _called(process, end)
         table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
@@ -93,21 +101,21 @@ def to_trace(
             mine[3] = threads.setdefault(thread, len(threads))
             mine[2] = [names.setdefault(process.names[i][0], len(names)) for i in mine[2].tolist()]
             rows.append(mine)
-        if process.pid != me and process.started_ns < process.began_ns:
-            rows.append(_start(process, numbers, names, threads))
-        # Of a span that was open when the window began, the share inside it counts.
-        inside = np.clip((end - since_ns) / np.maximum(end - records["start"], 1), 0, 1)
+        if process.pid != me and (ready_ns := _is_ready(process)) > process.started_ns:
+            rows.append(_start(process, ready_ns, numbers, names, threads))
         works = np.isin(category, list(_WORK))
         for i in np.unique(name[works]).tolist():
             which = works & (name == i)
             total = times[process.names[i][0]]
             total[0] += int((own_ns * inside)[which].sum())
             total[1] += int((own_cpu * inside)[which].sum())
+            total[2] += int((own_ns * inside)[which & unknown].sum())
     columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
     run = Run(
         "measured",
         loader=replace(loader.facts, hidden=hidden),
-        op_times={name: OpTime(own, min(cpu, own)) for name, (own, cpu) in times.items()},
+        # Whether an op computes or waits is not known where most of its time is not.
+        op_times={name: OpTime(own, min(cpu, own)) for name, (own, cpu, lost) in times.items() if 2 * lost <= own},
         dropped_spans=int(any(process.dropped for process in processes)),
         profiler=Profile(events=columns.shape[1]),
     )
@@ -141,37 +149,68 @@ def _lives(pid: int) -> bool:
         return False
 
 
-def _own(records: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the time of each span without those inside it, on the clock and of the processor; and who is in none."""
-    own_ns, own_cpu = end - records["start"], _cpu(records, end)
+def _own(
+    process: Process, end: np.ndarray, inside: np.ndarray, ran: Mapping[str, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the time of each span without those inside it, on the clock and of the processor.
+
+    And who is in none, and of whom the processor time is not known: it is 0 there.
+    """
+    records, length, cpu = process.records, end - process.records["start"], _cpu(process.records, end)
     stacks: dict[int, list[int]] = defaultdict(list)
-    columns = (records["start"].tolist(), end.tolist(), own_cpu.tolist(), records["thread"].tolist())
-    less_ns, less_cpu = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64)
-    outermost = np.ones(len(records), bool)
-    for i, (start, stop, cpu, thread) in enumerate(zip(*columns, strict=True)):
+    stops, outer = end.tolist(), np.full(len(records), -1)
+    for i, (start, thread) in enumerate(zip(records["start"].tolist(), records["thread"].tolist(), strict=True)):
         stack = stacks[thread]
-        while stack and columns[1][stack[-1]] <= start:
+        while stack and stops[stack[-1]] <= start:
             stack.pop()
         if stack:
-            less_ns[stack[-1]] += stop - start
-            less_cpu[stack[-1]] += cpu
-            outermost[i] = False
+            outer[i] = stack[-1]
         stack.append(i)
-    return np.maximum(own_ns - less_ns, 0), np.maximum(own_cpu - less_cpu, 0), outermost
+    _share_out(process, length, inside, cpu, outer < 0, ran)
+    unknown = cpu < 0
+    cpu[unknown] = 0
+    less_ns, less_cpu, inner = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64), outer >= 0
+    np.add.at(less_ns, outer[inner], length[inner])
+    np.add.at(less_cpu, outer[inner], cpu[inner])
+    return np.maximum(length - less_ns, 0), np.maximum(cpu - less_cpu, 0), outer < 0, unknown
+
+
+def _share_out(
+    process: Process,
+    length: np.ndarray,
+    inside: np.ndarray,
+    cpu: np.ndarray,
+    outermost: np.ndarray,
+    ran: Mapping[str, int],
+) -> None:
+    """Give open spans what their thread computed beside all that was closed; what may wait for others waits."""
+    records, is_open = process.records, process.records["duration"] < 0
+    waits = np.isin(records["name"], [i for i, (_, kind) in process.names.items() if kind.endswith("iterator")])
+    cpu[is_open & waits] = 0
+    for number in np.unique(records["thread"][is_open & ~waits]).tolist():
+        computed = ran.get(str(process.threads.get(number, {}).get("native")))
+        if computed is not None:
+            mine = records["thread"] == number
+            closed = (np.maximum(cpu, 0) * inside)[mine & outermost & ~is_open].sum()
+            time = (length * inside)[mine & outermost & is_open].sum()
+            share = min(1, max(0, computed - closed) / max(1, time))
+            cpu[mine & is_open & ~waits] = length[mine & is_open & ~waits] * share
 
 
 def _cpu(records: np.ndarray, end: np.ndarray) -> np.ndarray:
     """Return the processor time of each span: where nobody asked, the share of those of its name that were asked.
 
     The first call of a name is always asked, and is often another one than those that follow: it imports, or opens.
+    Where no call that was asked has ended, it is -1: nobody knows.
     """
     cpu, length = records["cpu"].copy(), end - records["start"]
     unasked = cpu < 0
     for name in np.unique(records["name"][unasked]).tolist():
         same = records["name"] == name
-        asked, others = np.flatnonzero(same & ~unasked & (records["duration"] >= 0)), same & unasked
+        asked, others = np.flatnonzero(same & ~unasked), same & unasked
         asked = asked[1:] if len(asked) > 1 else asked
-        cpu[others] = length[others] * (cpu[asked].sum() / max(1, length[asked].sum()))
+        if len(asked):
+            cpu[others] = length[others] * (cpu[asked].sum() / max(1, length[asked].sum()))
     return cpu
 
 
@@ -232,11 +271,21 @@ def _lane(process: Process, number: int, called: dict[int, str], numbers: dict[i
     return f"worker {numbers[process.pid]}" + ("" if main else f" · {called[number]}")
 
 
-def _start(process: Process, numbers: dict[int, int], names: dict[str, int], threads: dict[Thread, int]) -> np.ndarray:
-    """Return the start of a process that began anew as a span: it imports what its work needs."""
+def _is_ready(process: Process) -> int:
+    """Return when a worker has started: with the first thing that its framework does after a ``worker_init_fn``."""
+    kinds = {i: text for i, (text, _) in process.names.items()}
+    first = "queue get" if "fetch a batch" in kinds.values() else "Grain "
+    does = np.isin(process.records["name"], [i for i, text in kinds.items() if text.startswith(first)])
+    return int(process.records["start"][does].min()) if does.any() else process.began_ns
+
+
+def _start(
+    process: Process, ready_ns: int, numbers: dict[int, int], names: dict[str, int], threads: dict[Thread, int]
+) -> np.ndarray:
+    """Return the start of a process as a span: it imports and opens what its work needs."""
     thread = threads.setdefault(Thread(f"worker {numbers[process.pid]}", "pipeline"), len(threads))
     name = names.setdefault(WORKER, len(names))
-    length = process.began_ns - process.started_ns
+    length = ready_ns - process.started_ns
     return np.array([[process.started_ns], [length], [name], [thread], [CATEGORIES.index("other")], [-1]], np.int64)
 
 

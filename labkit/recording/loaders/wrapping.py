@@ -269,18 +269,18 @@ _open_timed = timed(_open_bytes, "open file", "read")
 class _Note:
     """Travels with a process that begins anew; unpickling it there wraps the same callables."""
 
-    def __init__(self, folder: str, started_ns: int) -> None:
-        self._arguments = folder, started_ns, known.own()
+    def __init__(self, folder: str, started_ns: int, first: int) -> None:
+        self._arguments = folder, started_ns, first, known.own()
 
     def __reduce__(self) -> Any:
         return _arrive, self._arguments
 
 
-def _arrive(folder: str, started_ns: int, own: list[known.Known]) -> None:
+def _arrive(folder: str, started_ns: int, first: int, own: list[known.Known]) -> None:
     """Watch this process, which another one has started; without a recording any more, do nothing."""
     if rings.now.ring is None:
         with contextlib.suppress(OSError):
-            rings.now.ring = rings.Ring(folder, started_ns)
+            rings.now.ring = rings.Ring(folder, started_ns, first)
             known.tell(own)
             Wrapped().install()
 
@@ -292,7 +292,7 @@ def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
         ring = rings.now.ring
         if ring is None or not ring.open:
             return start(self)
-        self._labkit_note = _Note(str(ring.folder), rings.clock())
+        self._labkit_note = _Note(str(ring.folder), rings.clock(), ring.first)
         try:
             with rings.span(ORDER, "other"):
                 return start(self)

@@ -37,7 +37,7 @@ from labkit.timeline.intervals import Intervals, at_least, complement, covered_u
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import PYTHON_OPS, STARTS, is_network, short_op
+from labkit.timeline.wording import PYTHON_OPS, SOURCE, STARTS, WORKER, is_network, short_op
 
 _CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "transfer": TRANSFER,
           "copy": COPY}  # fmt: skip
@@ -91,6 +91,7 @@ class SpanNames:
         self.computing = np.array([short_op(name) in computing for name in names], bool)
         self.node = np.array([n.startswith("Iterator::") for n in names], bool)
         self.starts = np.array([i for i, n in enumerate(names) if n in STARTS], np.int64)
+        self.worker = np.array([i for i, n in enumerate(names) if n in (WORKER, SOURCE)], np.int64)
         python = (i for i, n in enumerate(names) if n.rpartition(":")[2] in PYTHON_OPS and not is_network(n))
         self.python = np.array([*python], np.int64)
         known = {names[i] for i in np.flatnonzero(self.node).tolist()}
@@ -135,7 +136,8 @@ class Track:
         unpacks = (self.cause == FETCH) & names.node[self.op] & names.computing[self.op]
         self.cause[unpacks] = PREP
         self.cause[np.isin(self.op, names.starts)] = START
-        self._charge_python(np.isin(lane.name_id, names.python))
+        self._charge_all(np.isin(lane.name_id, names.python), PREP)
+        self._charge_all(np.isin(lane.name_id, names.worker), START)
         # Of the time between two pieces: what belongs to both goes on, a read is over when its bytes are taken, and
         # anything else is handed over.
         same = (self.cause[1:] == self.cause[:-1]) | (self.cause[:-1] == FETCH)
@@ -149,14 +151,14 @@ class Track:
         barrier = stop | np.r_[False, stop[:-1]][: len(stop)] | turns | rested
         self.back = np.maximum.accumulate(np.where(barrier, np.arange(len(owner)), 0))
 
-    def _charge_python(self, python: np.ndarray) -> None:
-        """Charge ops inside a Python function to it: it is what has to change."""
-        if python.any():
+    def _charge_all(self, outer: np.ndarray, cause: int) -> None:
+        """Charge what is inside a Python function, or the start of a worker, to it: it is what has to change."""
+        if outer.any():
             lane = self.lane
-            within = inside(self.start, self.start + 1, union(lane.start_ns[python], lane.end_ns[python]))
-            last = np.searchsorted(lane.start_ns[python], self.start, "right") - 1
-            self.op = np.where(within, lane.name_id[python][np.clip(last, 0, None)], self.op)
-            self.cause = np.where(within, np.int8(PREP), self.cause)
+            within = inside(self.start, self.start + 1, union(lane.start_ns[outer], lane.end_ns[outer]))
+            last = np.searchsorted(lane.start_ns[outer], self.start, "right") - 1
+            self.op = np.where(within, lane.name_id[outer][np.clip(last, 0, None)], self.op)
+            self.cause = np.where(within, np.int8(cause), self.cause)
 
 
 class _Spans(NamedTuple):

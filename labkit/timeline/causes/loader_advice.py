@@ -9,7 +9,7 @@ from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, ONE_
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import LoaderFacts, Run
-from labkit.timeline.wording import SAMPLER, TF_DATA, WITH_CONSUMER
+from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA, WITH_CONSUMER
 
 #: How a loader gets more workers, and how it may work further ahead.
 _MORE = {
@@ -218,9 +218,9 @@ class LoaderAdvice:
 
     def _start(self) -> str:
         persistent = self.facts.settings.get("persistent_workers")
-        if persistent == "False":
+        if persistent == "False" and self.blame != SOURCE:
             return "persistent_workers=True: every epoch starts its workers anew."
-        if persistent == "True" or not self.processes:
+        if persistent == "True" or not self.processes or self.blame == SOURCE:
             return (
                 "less to do at the start of each epoch (in __iter__ or the sampler), or a worker that does it beside "
                 "the training."
