@@ -8,13 +8,16 @@ consumes the batches. It is compared twice. *Fast*: libjpeg-turbo's fast transfo
 saturation between a pixel and its grey value, uint8 batches. *Exact*: the accurate transform, smooth colours, float32
 from the resize on, saturation in HSV, float32 batches. DALI has a saturation of its own, a matrix, in both.
 
-Each peer runs with several settings, and the best one counts (the highest median). ``limit`` decodes and does nothing
-else, on all cores, as in ``benchmarks/ladder.py``. A row with "batch in a call" makes a whole batch in one call, which
-is what the tf.data rung of the fast comparison does, too; no framework's guide writes it so.
+Each loader runs with several settings, and the best one counts (the highest median). ``limit`` decodes and does nothing
+else, on all cores, as in ``benchmarks/ladder.py``. A row with "batch in a call" makes a whole batch in one call of
+Python; no framework's guide writes it so. OpenCV has no threads of its own in any process: the loaders have theirs.
+Nobody decodes at a reduced size. To 224 pixels most photos (500×375) shrink by less than two, and libjpeg-turbo has
+fast code for halves only.
 
 The last line is one JSON object: ratios within a round, medians over the rounds, of the fast comparison
 (``best_over_grain``, ``best_over_torch``, ``best_over_dali``, ``best_over_limit``; with ``_range`` the lowest and the
-highest), of the rows with a batch in a call (``_whole``), and of the exact comparison (``exact_``).
+highest), and of the exact comparison (``exact_``). They compare the best row of either side, whatever it calls;
+``_photo`` those that make one photo in a call, on both sides, and ``_whole`` those with a batch in a call.
 """
 
 from __future__ import annotations
@@ -90,6 +93,9 @@ class Photos:
     def jpegs(self) -> list[bytes]:
         """The bytes of the files."""
         if not self._jpegs:
+            import cv2
+
+            cv2.setNumThreads(0)  # in each process: one that is spawned has OpenCV's own threads again
             self._jpegs = [Path(path).read_bytes() for path in self.paths]
         return self._jpegs
 
@@ -117,6 +123,19 @@ class WholeBatches(Photos):
         for row, image in zip(rows, images, strict=True):
             work(self.jpegs[row], image)
         return images, np.array([self.labels[row] for row in rows])
+
+
+def tf_loader(source: Photos) -> Any:
+    """Return a tf.data dataset that calls Python once for each photo."""
+    import tensorflow as tf
+
+    def photo(number: Any) -> tuple[Any, Any]:
+        image, label = tf.numpy_function(source.__getitem__, [number], (WORK[source.kind][1], tf.int64))
+        return tf.ensure_shape(image, (SIDE, SIDE, 3)), tf.ensure_shape(label, ())
+
+    _ = source.jpegs
+    dataset = tf.data.Dataset.range(ENDLESS).map(photo, num_parallel_calls=environment.cores())
+    return dataset.batch(BATCH, drop_remainder=True).prefetch(2)
 
 
 def torch_loader(source: Photos, workers: int, **settings: Any) -> Any:
@@ -175,11 +194,16 @@ class Dali:
 
 
 def rows(album: Any, kind: str) -> dict[str, Any]:
-    """Return the pipelines of one comparison by name; the first one is tf.data's."""
+    """Return the pipelines of one comparison by name."""
     paths, labels = [str(path) for path in album.paths], [int(label) for label in album.labels]
     one, whole = Photos(paths, labels, kind), WholeBatches(paths, labels, kind)
-    found: dict[str, Any] = {"tf.data": ladder.around_opencv(album) if kind == "fast" else ladder.best(album)}
-    ladder.fill(found["tf.data"], album)
+    found: dict[str, Any] = {}
+    if kind == "fast":
+        found["tf.data, batch in a call"] = ladder.around_opencv(album)
+    else:
+        found["tf.data"] = ladder.best(album)
+        ladder.fill(found["tf.data"], album)
+    found["tf.data, photo in a call"] = tf_loader(one)
     if importlib.util.find_spec("grain"):
         found["grain, 2 threads"] = grain_loader(one, 2)
         found["grain, 4 threads"] = grain_loader(one, 4)
@@ -221,20 +245,26 @@ def compare(album: Any, kind: str, rounds: int, steps: int) -> dict[str, Any]:
             limit = name == "limit"
             rates[name].append(decode_alone(album, steps * BATCH) if limit else rate(loaders[name], steps))
 
-    def over(name: str) -> list[float]:
-        return sorted(a / b for a, b in zip(rates["tf.data"], rates[name], strict=True))
+    def best(loader: str, form: str) -> str | None:
+        """Return the fastest row of a loader: of all of them, or of those with a photo, or a batch, in a call."""
+        mine = [name for name in rates if name.split(",")[0] == loader]
+        mine = [name for name in mine if not form or name.endswith("batch in a call") == (form == "_whole")]
+        return max(mine, key=lambda name: statistics.median(rates[name]), default=None)
 
-    print(f"\n{kind + ' arithmetic':<38}{'images/s':>9}{'min':>7}{'max':>7}{'tf.data ÷ it':>14}")
+    def over(name: str, form: str = "") -> list[float]:
+        return sorted(a / b for a, b in zip(rates[best("tf.data", form)], rates[name], strict=True))
+
+    print(f"\n{kind + ' arithmetic':<38}{'images/s':>9}{'min':>7}{'max':>7}{'best tf.data ÷ it':>19}")
     for name, row in rates.items():
         ratio = statistics.median(over(name))
-        print(f"{name:<38}{statistics.median(row):>9,.0f}{min(row):>7,.0f}{max(row):>7,.0f}{ratio:>14.2f}")
+        print(f"{name:<38}{statistics.median(row):>9,.0f}{min(row):>7,.0f}{max(row):>7,.0f}{ratio:>19.2f}")
     figures: dict[str, Any] = {}
     for peer in ("grain", "torch", "dali", "limit"):
-        for suffix in ("", "_whole"):
-            mine = [n for n in rates if n.split(",")[0] == peer and n.endswith("in a call") == bool(suffix)]
-            if mine:
-                ratios = over(max(mine, key=lambda n: statistics.median(rates[n])))
-                key = f"best_over_{peer}{suffix}"
+        for form in ("", "_photo", "_whole"):
+            name = best(peer, form)
+            if name and best("tf.data", form) and not (form and peer in ("dali", "limit")):
+                ratios = over(name, form)
+                key = f"best_over_{peer}{form}"
                 figures[key] = round(statistics.median(ratios), 3)
                 figures[f"{key}_range"] = [round(ratios[0], 3), round(ratios[-1], 3)]
     return figures

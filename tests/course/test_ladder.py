@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import linecache
+import pickle
 import symtable
 from dataclasses import replace
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -344,3 +347,19 @@ def test_the_rung_around_opencv_augments_anew_in_each_epoch(album):
     first, second = batches(ladder.around_opencv(album.take(ladder.BATCH)), 2)
     assert first[0].dtype == np.uint8
     assert (np.abs(first[0].astype(int) - second[0]).mean((1, 2, 3)) > 1).sum() > ladder.BATCH / 2
+
+
+def test_the_rung_around_opencv_hands_its_batches_over_without_a_copy(album, monkeypatch):
+    written = set()
+    monkeypatch.setattr(augment, "in_place", lambda image, *_: written.add(image.ctypes.data))
+    for images, _ in ladder.around_opencv(album.take(ladder.BATCH)).take(5):
+        assert np.asarray(memoryview(images)).ctypes.data in written
+
+
+def test_the_peers_of_the_rung_have_no_threads_of_opencv_in_a_process_that_begins_anew(album, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[2] / "benchmarks")
+    source = importlib.import_module("loaders").Photos(list(album.paths[:1]), [0], "fast")
+    _ = source[0]
+    cv2.setNumThreads(2)  # as in a new process, which gets the source pickled
+    _ = pickle.loads(pickle.dumps(source))[0]
+    assert cv2.getNumThreads() == 1
