@@ -38,7 +38,7 @@ LIMIT_S = 60  # the longest check of a right answer takes four seconds on a mach
 #: What the race between pipelines cannot tell on a busy machine, all else has let pass.
 PASSED = ("passed", "inconclusive")
 
-_WHOLE = "05.3|07.1|08.3|11.1|11.6|11.7|11.8|12.3|13.3|14.1|14.6"
+_WHOLE = "05.3|07.1|08.3|11.1|11.6|11.7|11.8|12.3|13.4|14.1|14.6"
 #: Changes after which an answer is as right as before: exercises and changed line, both as patterns, and the reason.
 EQUIVALENT: list[tuple[str, str, str]] = [
     (_WHOLE, r"return (round|int|math.ceil)\(.*\)$", "the number is whole before it is rounded"),
@@ -57,7 +57,7 @@ EQUIVALENT: list[tuple[str, str, str]] = [
     ("11.3", r"^differences = 100 \* \(", "arrays of NumPy are arrays of NumPy, and floats need one float"),
     ("13.1", r"np\.array\(labels\)\)$", "whole numbers become int64 where the lab runs"),
     ("13.2", r"return range\(", "a range is a sequence of the same numbers"),
-    ("13.4", r"axis=-1", "the last of two axes is axis 1"),
+    ("13.5", r"axis=-1", "the last of two axes is axis 1"),
     ("06.2", r"0\.0, 1\)", "0 is 0.0"),
     ("07.3", r"0\.0", "0 is 0.0"),
     ("01.2", r"_tuned", "autotuning is off twice"),
@@ -349,6 +349,8 @@ def main() -> int:
         right, hint = judge.check(number, source, name)
         if right != "passed":
             print(f"the solution of {number} itself is {right}: {hint}", file=sys.stderr)
+        if "not installed" in hint:  # of what cannot run here, nobody can tell which answers pass
+            continue
         for line, changed in every:
             counts["all"] += 1
             status, _ = judge.check(number, changed, name)

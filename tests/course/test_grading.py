@@ -19,7 +19,9 @@ from labkit.course.grading import check
 _FILES = [runpy.run_path(str(p)) for p in sorted((Path(__file__).parent / "wrong_answers").glob("notebook_*.py"))]
 WRONG = {number: cases for found in _FILES for number, cases in found["WRONG"].items()}
 RIGHT = {number: cases for found in _FILES for number, cases in found.get("RIGHT", {}).items()}
-NEEDS_OPENCL = set().union(*(found.get("NEEDS_OPENCL", ()) for found in _FILES))
+NEEDS_OPENCL, NEEDS_LOADERS = (
+    set().union(*(found.get(name, ()) for found in _FILES)) for name in ("NEEDS_OPENCL", "NEEDS_LOADERS")
+)
 
 
 # Fair speed takes long to refuse these; of what they show, one is left to `make test`: 04.1.
@@ -28,8 +30,8 @@ SLOW = {"_looked_at_one_by_one", "_saved_on_the_way"}
 
 def case(number, *values):
     slow = any(getattr(value, "__name__", "") in SLOW for value in values)
-    marks = [pytest.mark.opencl] * (number in NEEDS_OPENCL) + [pytest.mark.long] * slow
-    return pytest.param(number, *values, marks=marks)
+    marks = [pytest.mark.opencl] * (number in NEEDS_OPENCL) + [pytest.mark.loaders] * (number in NEEDS_LOADERS)
+    return pytest.param(number, *values, marks=marks + [pytest.mark.long] * slow)
 
 
 def test_every_exercise_has_its_wrong_answers_and_five_right_ones():
@@ -309,6 +311,19 @@ def test_an_unclear_check_is_inconclusive_in_sign_and_word_and_no_pass():
     assert "? x.1 inconclusive" in result._repr_html_()
     assert "style" not in result._repr_html_(), "the word says it, no colour does"
     assert len({repr(grading.CheckResult("1", s))[0] for s in ("passed", "failed", "open", "inconclusive")}) == 4
+
+
+def test_where_pytorch_is_not_installed_an_answer_in_it_is_inconclusive_and_a_stub_is_open(monkeypatch):
+    def here(photos, batch, workers):
+        raise ModuleNotFoundError("No module named 'torch'")
+
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for answer in (here, lambda photos, batch, workers: photos):
+        result = check("13.3", answer)
+        assert result.status == grading.INCONCLUSIVE
+        assert "pip install torch, then run again" in result.hint
+    assert check("13.3", lambda photos, batch, workers: None).status == grading.OPEN
+    assert check("13.3", 3).status == grading.FAILED, "that is no function, whatever is installed"
 
 
 def test_results_show_the_same_text_every_time():

@@ -487,7 +487,8 @@ def test_solved_notebooks_score_full_marks(tmp_path):
                 results.append(asked(found[1], space[found[2]]))
     assert sorted(r.exercise for r in results) == list(grading.numbers())
     on_a_device = set() if kernels else {"08.1", "08.2"}
-    assert not [r for r in results if r.exercise not in on_a_device and not r.passed]
+    in_pytorch = set() if importlib.util.find_spec("torch") else {"13.3"}
+    assert not [r for r in results if r.exercise not in on_a_device | in_pytorch and not r.passed]
 
 
 def test_no_solution_leaks_into_a_student_notebook():

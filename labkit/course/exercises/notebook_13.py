@@ -1,13 +1,15 @@
-"""Exercises of notebook 13, compare_loaders."""
+"""Exercises of notebooks 13, compare_loaders, and 13b, describe_a_pipeline_to_dali."""
 
 from __future__ import annotations
 
+import importlib.util
+import itertools
 import math
 from typing import Any
 
 import numpy as np
 
-from labkit.course.grading import Wrong, exercise
+from labkit.course.grading import Unclear, Wrong, exercise
 from labkit.course.student_code import call, numeric, whole_numbers
 
 
@@ -67,8 +69,81 @@ def numbers_of_a_worker(function: Any) -> None:
             raise Wrong(f"{text}: the parts have {sizes} photos; the largest keeps all others waiting")
 
 
+@exercise("13.3")
+def a_loader_of_pytorch(function: Any) -> None:
+    """``loader(photos, batch, workers)``: shuffled anew in each epoch, workers that live on, whole uint8 batches."""
+    photos = [(np.full((4, 6, 3), 9 * number, np.uint8), 100 + number) for number in range(14)]
+    made = _of_pytorch(function, photos, 4, 2)
+    if made.num_workers != 2:
+        raise Wrong(f"for 2 workers your loader has {made.num_workers}: num_workers says how many")
+    if not made.persistent_workers:
+        raise Wrong("the workers end with each epoch, and the next starts others: persistent_workers lets them live")
+    made = _of_pytorch(function, photos, 4, 0)
+    if made.num_workers:
+        raise Wrong(f"for 0 workers your loader has {made.num_workers}: num_workers says how many")
+    epochs = [_numbers_of_an_epoch(made) for _ in range(12)]
+    for epoch in epochs:
+        if twice := sorted(n for n in epoch if epoch.count(n) > 1):
+            raise Wrong(f"photo {twice[0]} comes twice in an epoch: shuffle without replacement")
+        if len(epoch) != 12:
+            raise Wrong(f"of 14 photos an epoch has {len(epoch)}, expected 12: three whole batches of 4")
+    if epochs[0] == sorted(epochs[0]):
+        raise Wrong("the photos come in the order of their numbers: shuffle them")
+    if epochs.count(epochs[0]) == len(epochs):
+        raise Wrong("the photos are shuffled once: each epoch needs an order of its own")
+    if missing := sorted(set(range(14)).difference(*epochs)):
+        raise Wrong(f"photo {missing[0]} never comes: another photo is left out in each epoch, not always the same")
+
+
+def _of_pytorch(function: Any, *arguments: Any) -> Any:
+    """Return the DataLoader that the answer makes; without PyTorch nobody can tell whether it is right."""
+    there = importlib.util.find_spec("torch") is not None
+    try:
+        made = call(function, *arguments)
+    except (Wrong, NotImplementedError):
+        raise
+    except Exception:
+        if there:
+            raise
+    if not there:
+        raise Unclear("nothing is checked, since PyTorch is not installed here: pip install torch, then run again")
+    if not any(kind.__module__.startswith("torch.") and kind.__name__ == "DataLoader" for kind in type(made).__mro__):
+        raise Wrong(f"return a torch.utils.data.DataLoader, not {type(made).__name__}")
+    return made
+
+
+def _numbers_of_an_epoch(loader: Any) -> list[int]:
+    """Return the numbers of the photos of an epoch; the first batch that is not as it should be is refused."""
+    found = []
+    for made in itertools.islice(loader, 15):
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            what = f"a list of {len(made)} samples" if isinstance(made, (tuple, list)) else f"one {type(made).__name__}"
+            raise Wrong(f"a batch is {what}, expected two tensors, images and labels: put it together in the worker")
+        for what, part in zip(("images", "labels"), made, strict=True):
+            kind = type(part).__name__
+            if kind == "ndarray":
+                raise Wrong(f"the {what} are an array of NumPy, which is pickled on its way: make a tensor of it")
+            if kind != "Tensor":
+                raise Wrong(f"the {what} are a {kind}, expected one tensor: put it together in the worker")
+        images, labels = made
+        if str(images.dtype) != "torch.uint8":
+            raise Wrong(f"the images are {images.dtype}, expected torch.uint8: small as long as they are on their way")
+        if tuple(images.shape) != (4, 4, 6, 3):
+            last = found and tuple(images.shape) == (2, 4, 6, 3)
+            more = ": leave out the last batch, which is a smaller one" if last else ", expected (4, 4, 6, 3)"
+            raise Wrong(f"the images of a batch have the shape {tuple(images.shape)}{more}")
+        if str(labels.dtype) != "torch.int64" or tuple(labels.shape) != (4,):
+            shape = tuple(labels.shape)
+            raise Wrong(f"the labels are {labels.dtype} of the shape {shape}, expected torch.int64 and (4,)")
+        numbers = [int(label) - 100 for label in labels]
+        if any((image != 9 * number).any() for image, number in zip(images, numbers, strict=True)):
+            raise Wrong("the pixels and the labels of a batch are not those of the same photos")
+        found += numbers
+    return found
+
+
 @numeric(
-    "13.3",
+    "13.4",
     " workers",
     (5, 64, 100, 8),
     (3, 32, 100, 8),
@@ -98,7 +173,7 @@ def workers_for(image_ms: float, batch: int, step_ms: float, cores: int) -> Any:
     }  # fmt: skip
 
 
-@exercise("13.4")
+@exercise("13.5")
 def mirrored_boxes(function: Any) -> None:
     """``flipped(boxes)``: left and right change places, each counted from the other side; top and bottom stay."""
     corners = np.random.default_rng(4).uniform(0, 1, (6, 2, 2)).astype(np.float32)

@@ -1,5 +1,6 @@
 """Right shape, wrong idea: what students hand in for notebook 13, and a word of the hint that must come back."""
 
+import functools
 import itertools
 import math
 
@@ -26,6 +27,89 @@ def _turned_in_place(samples):
     for image, _ in samples:
         image[:] = image[..., ::-1]
     return _collate()(samples)
+
+
+#: Exercises whose answers are written in PyTorch.
+NEEDS_LOADERS = {"13.3"}
+
+
+def _loader(**settings):
+    """Return the right answer with other settings; those that are functions get what the answer got."""
+
+    def loader(photos, batch, workers):
+        from torch.utils.data import DataLoader
+
+        given = {"dataset": photos, "batch_size": batch, "shuffle": True, "num_workers": workers, "drop_last": True}
+        given |= {"persistent_workers": workers > 0}
+        for name, one in settings.items():
+            given[name] = one(photos, batch, workers) if callable(one) and name != "collate_fn" else one
+        return DataLoader(**given)
+
+    return loader
+
+
+def _by_sampler(make):
+    """Return an answer with the order of a sampler of its own."""
+    return _loader(shuffle=False, sampler=lambda photos, batch, workers: make(photos))
+
+
+def _once(photos):
+    import torch
+
+    return torch.randperm(len(photos)).tolist()
+
+
+def _again(photos):
+    import torch
+
+    return torch.utils.data.RandomSampler(photos, replacement=True, num_samples=len(photos))
+
+
+def _random(photos):
+    import torch
+
+    return torch.utils.data.RandomSampler(photos)
+
+
+def _seeded(photos, batch, workers):
+    import torch
+
+    return torch.Generator().manual_seed(13)
+
+
+def _batches_of_numbers(photos, batch, workers):
+    import torch
+
+    numbers = torch.utils.data.BatchSampler(_random(photos), batch, drop_last=True)
+    persistent = workers > 0
+    return torch.utils.data.DataLoader(
+        photos, batch_sampler=numbers, num_workers=workers, persistent_workers=persistent
+    )
+
+
+def _tensors(samples, images=lambda them: them, labels=lambda them: them):
+    """Put a batch together, each part changed by a function."""
+    import torch
+
+    first, second = zip(*samples, strict=True)
+    return images(torch.from_numpy(np.stack(first))), labels(torch.tensor(second))
+
+
+def _changed(**parts):
+    return _loader(collate_fn=functools.partial(_tensors, **parts))
+
+
+class _Turned:
+    """The photos in the wrong order, with the labels of others."""
+
+    def __init__(self, photos):
+        self.photos = photos
+
+    def __len__(self):
+        return len(self.photos)
+
+    def __getitem__(self, number):
+        return self.photos[number][0], self.photos[-1 - number][1]
 
 
 WRONG = {
@@ -55,14 +139,14 @@ WRONG = {
         (lambda length, workers, worker: length // workers, "3 workers: return the list of the numbers, not int"),
         (lambda length, workers, worker: np.arange(worker, length, workers) + 0.5, "whole numbers, not 0.5"),
     ],
-    "13.3": [
+    "13.4": [
         (lambda image_ms, batch, step_ms, cores: math.ceil(image_ms * batch / step_ms), "gain nothing"),
         (lambda image_ms, batch, step_ms, cores: min(cores, image_ms * batch / step_ms), "round up"),
         (lambda image_ms, batch, step_ms, cores: min(cores, image_ms * batch // step_ms), "rounded down"),
         (lambda image_ms, batch, step_ms, cores: step_ms / (image_ms * batch), "other way round"),
         (lambda image_ms, batch, step_ms, cores: max(cores, -(-image_ms * batch // step_ms)), "min, not max"),
     ],
-    "13.4": [
+    "13.5": [
         (lambda boxes: boxes, "nothing has changed"),
         (lambda boxes: boxes[:2], "expected (6, 4)"),
         (lambda boxes: np.abs(boxes - [1, 0, 1, 0]), "change places, too"),
@@ -125,7 +209,7 @@ RIGHT = {
         lambda length, workers, worker: list(range(length * worker // workers, length * (worker + 1) // workers)),
         lambda length, workers, worker: np.arange(worker, length, workers),
     ],
-    "13.3": [
+    "13.4": [
         _counted,
         lambda image_ms, batch, step_ms, cores: math.ceil(min(cores, image_ms * batch / step_ms)),
         lambda image_ms, batch, step_ms, cores: sorted([cores, math.ceil(image_ms * batch / step_ms)])[0],
@@ -134,7 +218,7 @@ RIGHT = {
             n for n in range(1, cores + 1) if n == cores or n * step_ms >= image_ms * batch
         ),
     ],
-    "13.4": [
+    "13.5": [
         _mirrored,
         _in_threes,
         lambda boxes: np.abs(boxes[:, [2, 1, 0, 3]] - [1, 0, 1, 0]),
@@ -145,7 +229,7 @@ RIGHT = {
 
 
 # Other usual wrong ideas, each in one line.
-WRONG["13.3"] += [
+WRONG["13.4"] += [
     (lambda ms, batch, step, cores: min(cores, int(ms * batch / step) + 1), "exactly in time"),
     (lambda ms, batch, step, cores: min(cores, math.ceil(ms / step)), "a whole batch"),
 ]
@@ -158,7 +242,7 @@ def _overwritten(boxes):
     return boxes
 
 
-WRONG["13.4"] += [
+WRONG["13.5"] += [
     (_overwritten, "left was overwritten before it was read"),
     (lambda b: np.stack([-b[:, 2], b[:, 1], -b[:, 0], b[:, 3]], axis=1), "is negative"),
     (lambda b: np.stack([224 - b[:, 2], b[:, 1], 224 - b[:, 0], b[:, 3]], axis=1), "not pixels"),
@@ -173,17 +257,52 @@ WRONG["13.2"] += [
     (lambda length, workers, worker: [str(n) for n in range(worker, length, workers)], "whole numbers, not '0'"),
     (lambda length, workers, worker: str(list(range(worker, length, workers))), "not str"),
 ]
-WRONG["13.3"] += [
+WRONG["13.4"] += [
     (lambda ms, batch, step, cores: min(cores, int(ms * batch / step + 0.9)), "rounded down"),
     (lambda ms, batch, step, cores: min(cores, math.ceil(round(ms * batch / step, 1))), "rounded down"),
     (lambda ms, batch, step, cores: min(cores, math.ceil(ms * batch / step) + 1), "one too many"),
     (lambda ms, batch, step, cores: min(8, math.ceil(ms * batch / step)), "you return 8 workers, expected 4"),
 ]
-WRONG["13.4"] += [
+WRONG["13.5"] += [
     (lambda b: 1 - b, "stay as they are"),
     (lambda b: np.array(_mirrored(b))[::-1], "in another order"),
     (lambda b: np.array(_mirrored(b)) * 224, "not pixels"),
     (lambda b: np.round(_mirrored(b), 2), "are rounded"),
     (lambda b: np.stack([b[:, 0], b[:, 1], 1 - b[:, 0], b[:, 3]], axis=1), "only right changed"),
     (lambda b: b / 3, "became"),
+]
+WRONG["13.3"] = [
+    (lambda photos, batch, workers: photos, "DataLoader, not list"),
+    (_loader(num_workers=0, persistent_workers=False), "for 2 workers your loader has 0"),
+    (_loader(num_workers=2, persistent_workers=True), "for 0 workers your loader has 2"),
+    (_loader(persistent_workers=False), "persistent_workers lets them live"),
+    (_loader(persistent_workers=True), "persistent_workers option needs num_workers > 0"),
+    (_loader(prefetch_factor=4), "prefetch_factor option could only be specified"),
+    (_loader(shuffle=False), "in the order of their numbers"),
+    (_by_sampler(_once), "shuffled once"),
+    (_by_sampler(_again), "comes twice"),
+    (_loader(drop_last=False), "leave out the last batch"),
+    (_loader(batch_size=1), "shape (1, 4, 6, 3), expected (4, 4, 6, 3)"),
+    (_loader(batch_size=2), "shape (2, 4, 6, 3), expected (4, 4, 6, 3)"),
+    (_loader(batch_size=5, drop_last=False), "expected (4, 4, 6, 3)"),
+    (_loader(dataset=lambda photos, batch, workers: photos[:8]), "an epoch has 8"),
+    (_loader(dataset=lambda photos, batch, workers: photos[:12]), "never comes"),
+    (_loader(dataset=lambda photos, batch, workers: _Turned(photos)), "not those of the same photos"),
+    (_loader(collate_fn=lambda samples: samples), "a list of 4 samples"),
+    (_loader(collate_fn=lambda samples: list(zip(*samples, strict=True))), "the images are a tuple"),
+    (_loader(collate_fn=lambda samples: np.stack([image for image, _ in samples])), "one ndarray"),
+    (_loader(collate_fn=_collate()), "array of NumPy, which is pickled"),
+    (_changed(images=lambda them: them.float() / 255), "torch.float32, expected torch.uint8"),
+    (_changed(images=lambda them: them.permute(0, 3, 1, 2)), "shape (4, 3, 4, 6)"),
+    (_changed(labels=lambda them: them.int()), "labels are torch.int32"),
+    (_changed(labels=lambda them: them[:, None]), "of the shape (4, 1)"),
+    (_changed(labels=lambda them: them.sort().values), "not those of the same photos"),
+]
+RIGHT["13.3"] = [
+    _loader(),
+    _batches_of_numbers,
+    _by_sampler(_random),
+    _loader(generator=_seeded),
+    _loader(collate_fn=_tensors),
+    _loader(prefetch_factor=lambda photos, batch, workers: 4 if workers else None, in_order=False),
 ]
