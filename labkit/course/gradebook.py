@@ -67,9 +67,9 @@ def _kept() -> Path:
 
 
 def result(found: grading.CheckResult) -> grading.CheckResult:
-    """Enter the result of a check, and return it; what was not tried does not count as a try."""
+    """Enter the result of a check, and return it; what was not tried, or cannot be told here, counts as no try."""
     before = session.exercises.get(found.exercise, {"status": grading.OPEN, "tries": 0})
-    tried = found.status != grading.OPEN
+    tried = found.status not in (grading.OPEN, grading.INCONCLUSIVE)
     if tried or not before["tries"]:
         session.exercises[found.exercise] = {"status": found.status, "tries": before["tries"] + tried}
     return found

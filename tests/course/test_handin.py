@@ -73,6 +73,17 @@ def test_a_session_keeps_the_latest_check_and_counts_tries(full):
     assert full.exercises["01.1"]["status"] == grading.PASSED
 
 
+def test_a_check_that_cannot_tell_is_no_try_and_takes_no_pass_away(full, monkeypatch):
+    def unclear(_):
+        raise grading.Unclear("not installed here")
+
+    for number in ("01.1", "01.2"):
+        monkeypatch.setitem(grading._REGISTRY, number, unclear)
+        assert labkit.check(number, 1).status == grading.INCONCLUSIVE
+    assert full.exercises["01.1"] == {"status": grading.PASSED, "tries": 2}
+    assert full.exercises["01.2"] == {"status": grading.INCONCLUSIVE, "tries": 0}
+
+
 def test_the_check_of_the_lab_is_that_of_grading(session):
     assert labkit.check.__doc__ == grading.check.__doc__
     assert repr(labkit.check("01.1", 3)) == repr(grading.check("01.1", 3))

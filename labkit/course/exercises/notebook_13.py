@@ -73,14 +73,12 @@ def numbers_of_a_worker(function: Any) -> None:
 def a_loader_of_pytorch(function: Any) -> None:
     """``loader(photos, batch, workers)``: shuffled anew in each epoch, workers that live on, whole uint8 batches."""
     photos = [(np.full((4, 6, 3), 9 * number, np.uint8), 100 + number) for number in range(14)]
-    made = _of_pytorch(function, photos, 4, 2)
-    if made.num_workers != 2:
-        raise Wrong(f"for 2 workers your loader has {made.num_workers}: num_workers says how many")
-    if not made.persistent_workers:
-        raise Wrong("the workers end with each epoch, and the next starts others: persistent_workers lets them live")
-    made = _of_pytorch(function, photos, 4, 0)
-    if made.num_workers:
-        raise Wrong(f"for 0 workers your loader has {made.num_workers}: num_workers says how many")
+    for workers in (2, 1, 0):
+        made = _of_pytorch(function, photos, 4, workers)
+        if made.num_workers != workers:
+            raise Wrong(f"for workers={workers} your loader has {made.num_workers}: num_workers says how many")
+        if workers and not made.persistent_workers:
+            raise Wrong("workers end with each epoch, and the next starts others: persistent_workers lets them live")
     epochs = [_numbers_of_an_epoch(made) for _ in range(12)]
     for epoch in epochs:
         if twice := sorted(n for n in epoch if epoch.count(n) > 1):

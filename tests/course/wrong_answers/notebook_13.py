@@ -273,9 +273,11 @@ WRONG["13.5"] += [
 ]
 WRONG["13.3"] = [
     (lambda photos, batch, workers: photos, "DataLoader, not list"),
-    (_loader(num_workers=0, persistent_workers=False), "for 2 workers your loader has 0"),
-    (_loader(num_workers=2, persistent_workers=True), "for 0 workers your loader has 2"),
+    (_loader(num_workers=0, persistent_workers=False), "for workers=2 your loader has 0"),
+    (_loader(num_workers=2, persistent_workers=True), "for workers=1 your loader has 2"),
+    (_loader(num_workers=1, persistent_workers=True), "for workers=2 your loader has 1"),
     (_loader(persistent_workers=False), "persistent_workers lets them live"),
+    (_loader(persistent_workers=lambda photos, batch, workers: workers > 1), "persistent_workers lets them live"),
     (_loader(persistent_workers=True), "persistent_workers option needs num_workers > 0"),
     (_loader(prefetch_factor=4), "prefetch_factor option could only be specified"),
     (_loader(shuffle=False), "in the order of their numbers"),
