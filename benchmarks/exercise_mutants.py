@@ -57,6 +57,7 @@ EQUIVALENT: list[tuple[str, str, str]] = [
     ("11.3", r"^differences = 100 \* \(", "arrays of NumPy are arrays of NumPy, and floats need one float"),
     ("13.1", r"np\.array\(labels\)\)$", "whole numbers become int64 where the lab runs"),
     ("13.2", r"return range\(", "a range is a sequence of the same numbers"),
+    ("13.3", r"workers (!= 0|> 0\.0)", "a number of workers is not below 0"),
     ("13.5", r"axis=-1", "the last of two axes is axis 1"),
     ("06.2", r"0\.0, 1\)", "0 is 0.0"),
     ("07.3", r"0\.0", "0 is 0.0"),
