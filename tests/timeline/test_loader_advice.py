@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from labkit.timeline.run import Host, LoaderFacts, OpTime
+from labkit.timeline.run import Host, LoaderFacts, OpTime, ProcessorTime, ThreadTime
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
 
@@ -235,3 +235,121 @@ def test_threads_that_work_one_at_a_time_may_hold_the_interpreter_or_lack_calls(
         "processes in place of threads if spin is Python code, which holds the interpreter (GIL), and else more calls"
     )
     assert advice.startswith(either) == (computes == 1), advice
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("queue get", "queue empty"),
+        ("queue put", "queue full"),
+        ("receive", "unknown"),
+        ("waits for another", "unknown"),
+    ],
+)
+def test_a_wait_in_the_thread_that_trains_for_somebody_who_is_not_seen_is_nobodys_work(name, cause):
+    """The queue is named where it is one; a wait for another thread inside of its call belongs to it."""
+    name = name.replace("another", "another thread")
+    kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline"}
+    spans = []
+    for step in range(10):
+        start = 20 * step * MS
+        spans += [
+            Span("consumer", "wait for batch", "wait", start, 12 * MS, step),
+            Span("in the consumer's thread", name, "iterator", start, 12 * MS, step),
+            Span("in the consumer's thread", "waits for another thread", "iterator", start + 1000, 11 * MS, step),
+            Span("consumer", "train step", "train", start + 12 * MS, 8 * MS, step),
+        ]
+    timeline = Timeline(Trace.from_spans(spans, kinds, origin="measured").with_run(loader=LOADER))
+    stalls = timeline.stalls
+    assert {one.kind for one in timeline.causes} == {cause}
+    assert (stalls.cause, stalls.blame) == (None, None)
+    assert stalls.advice.startswith("nothing yet: nobody saw what ran in most of the gaps")
+    assert ("queue" in stalls.advice) == ("queue" in str(timeline.causes[0])) == ("queue" in cause)
+
+
+@pytest.mark.parametrize(("rests_ms", "cause"), [(10, "queue empty"), (0.5, "prep")])
+def test_who_fills_a_queue_is_to_blame_while_he_works_and_the_queue_while_he_rests(rests_ms, cause):
+    kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline", "thread 0": "pipeline"}
+    spans = []
+    for step in range(10):
+        start, works = 20 * step * MS, int((12 - rests_ms) * MS)
+        spans += [
+            Span("consumer", "wait for batch", "wait", start, 12 * MS, step),
+            Span("in the consumer's thread", "queue get", "iterator", start, 12 * MS, step),
+            Span("thread 0", "PIL decode", "decode", start + 12 * MS - works, works - 10_000, step),
+            Span("consumer", "train step", "train", start + 12 * MS, 8 * MS, step),
+        ]
+    timeline = Timeline(Trace.from_spans(spans, kinds, origin="measured").with_run(loader=LOADER))
+    shares = timeline.stalls.shares
+    assert timeline.causes[3].kind == cause
+    assert shares["prep"] == pytest.approx((12 - rests_ms) / 20, abs=0.03)
+    assert shares.get("queue empty", 0) == pytest.approx(rests_ms / 20 if rests_ms > 1 else 0, abs=0.02)
+
+
+def queued(trace, share):
+    """Return a trace whose threads had a core for so much of the time in which they were ready."""
+    computed = sum(one.computed_ns for one in trace.run.op_times.values())
+    waited = int(computed * (1 / share - 1))
+    clock = ProcessorTime(queued_ns=waited, threads=(ThreadTime(computed, waited, 0),))
+    return trace.with_run(processor=clock)
+
+
+@pytest.mark.parametrize("ready", [0.25, 0.5])
+def test_of_work_without_a_core_as_much_is_a_wait_for_one_as_threads_were_ready_without(ready):
+    """Two workers compute all the time, as far as they have a core: the advice is that for their work."""
+    stalls = Timeline(queued(trace_of(2, 2 * ready, ahead=True), ready)).stalls
+    waits = stalls.shares["core wait"]
+    assert waits / (waits + stalls.shares["prep"]) == pytest.approx(1 - ready, abs=0.01)
+    assert (stalls.cause, stalls.blame) == ("prep", "PIL decode")
+    alone = Timeline(trace_of(2, 2, ahead=True)).stalls
+    assert "core wait" not in alone.shares
+    assert alone.blamed_share == pytest.approx(stalls.blamed_share)
+    gap = Timeline(queued(trace_of(2, 2 * ready, ahead=True), ready)).causes[3]
+    assert gap.kind == ("core wait" if ready < 0.5 else "prep")
+    assert "core" in str(gap)
+    assert "PIL decode" in str(gap)
+
+
+@pytest.mark.parametrize(
+    ("computes", "ready", "says"),
+    [
+        (
+            0.3,
+            0.25,
+            "nothing yet: threads waited for a core, so nobody can tell whether PIL decode needs more cores, or w",
+        ),
+        (1.0, 0.5, "less work for the processor: PIL decode keeps 2.0 threads busy"),
+    ],
+)
+def test_what_may_wait_for_something_else_is_not_told_to_work_less_where_cores_lack(computes, ready, says):
+    trace = queued(trace_of(2, computes, ahead=True), ready)
+    names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in trace.threads)
+    advice = Timeline(replace(trace, threads=names)).stalls.advice
+    assert advice.startswith(says), advice
+
+
+@pytest.mark.parametrize(
+    ("threads", "computes", "waits"),
+    # Neither a core more than one, nor one that rests now and then, is the interpreter; nor is one thread alone.
+    [(4, 1.0, 0.75), (2, 1.0, 0.5), (4, 0.6, 0), (4, 1.8, 0), (1, 0.95, 0)],
+)
+def test_threads_that_keep_exactly_one_core_busy_wait_for_the_interpreter(threads, computes, waits):
+    stalls = Timeline(trace_of(threads, computes, ahead=True, cores=4)).stalls
+    found = stalls.shares.get("GIL wait", 0)
+    assert found / (found + stalls.shares["prep"]) == pytest.approx(waits, abs=0.01)
+    assert stalls.cause == "prep"
+
+
+def test_a_read_that_sleeps_beside_threads_that_take_turns_does_not_wait_for_the_interpreter():
+    trace = trace_of(4, 1.0, ahead=True, cores=4)
+    spins = trace.run.op_times["PIL decode"]
+    asleep = OpTime(spins.open_ns, spins.open_ns // 100)
+    assert "GIL wait" in Timeline(trace).stalls.shares
+    assert "GIL wait" not in Timeline(trace.with_run(op_times={"PIL decode": asleep, "spin": spins})).stalls.shares
+
+
+def test_a_pipeline_of_tf_data_has_no_waits_for_cores_or_the_interpreter():
+    trace = replace(trace_of(4, 1.0, ahead=True), run=replace(trace_of(4, 1.0, ahead=True).run, loader=None))
+    timeline = Timeline(queued(trace, 0.25))
+    assert set(timeline.stalls.shares) == set(timeline.causes[0].parts)
+    assert "core wait" not in timeline.stalls.shares

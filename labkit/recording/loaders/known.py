@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from labkit.common.numbers import one_of
+from labkit.timeline.lanes import GET, PUT, RECEIVE, RESTS, SEND
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import TF_DATA
-
-#: What a thread does that is not called yet, or waits for what another one makes.
-RESTS = "waits for another thread"
 
 #: What the time of code is that waits for other threads now and then: its own work if it computes, else waiting.
 OWN_WORK, MOVES = "map:iterator", "transfer:iterator"
@@ -55,12 +53,14 @@ KNOWN = [
     Known("numpy", "concatenate", "numpy.concatenate", "batch"),
     Known("socket", "SocketIO.readinto", "network read", "read"),
     Known("threading", "Condition.wait", RESTS, "iterator"),
-    Known("multiprocessing.queues", "Queue.get", "queue get", MOVES),
-    Known("multiprocessing.queues", "Queue.put", "queue put", MOVES),
-    Known("multiprocessing.queues", "SimpleQueue.get", "queue get", MOVES),
-    Known("multiprocessing.queues", "SimpleQueue.put", "queue put", MOVES),
-    Known("multiprocessing.connection", "Connection._send_bytes", "send", MOVES),
-    Known("multiprocessing.connection", "Connection._recv_bytes", "receive", MOVES),
+    Known("queue", "Queue.get", GET, "iterator"),
+    Known("queue", "Queue.put", PUT, "iterator"),
+    Known("multiprocessing.queues", "Queue.get", GET, MOVES),
+    Known("multiprocessing.queues", "Queue.put", PUT, MOVES),
+    Known("multiprocessing.queues", "SimpleQueue.get", GET, MOVES),
+    Known("multiprocessing.queues", "SimpleQueue.put", PUT, MOVES),
+    Known("multiprocessing.connection", "Connection._send_bytes", SEND, MOVES),
+    Known("multiprocessing.connection", "Connection._recv_bytes", RECEIVE, MOVES),
     Known("multiprocessing.reduction", "ForkingPickler.dumps", "pickle", "transfer"),
     Known("multiprocessing.reduction", "ForkingPickler.loads", "unpickle", "transfer"),
     Known("torch.nn.functional", "interpolate", "torch interpolate", "resize"),

@@ -28,6 +28,7 @@ from labkit.recording.loaders.spans import open_spans, to_trace
 from labkit.recording.loaders.wrapping import Wrapped
 from labkit.recording.processor_clock import Sampler, processor_seconds, scheduled
 from labkit.recording.tfdata.driver import RecordingError
+from labkit.timeline.causes.effort import had_core
 from labkit.timeline.run import LoaderFacts
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import BEGIN, END
@@ -38,9 +39,6 @@ STOPPED_S = 60.0
 #: What may go on in a loader that hangs: who waits looks every few milliseconds whether it may go on, which takes less
 #: than this share of a core, and its bells are bytes, too.
 IDLE_SHARE, IDLE_BYTES = 0.005, 1000
-
-#: Threads that compute had a core for at least this share of the time in which they were ready, whatever is counted.
-LEAST_READY = 0.1
 
 #: A worker without work wakes up every few seconds; one at work computes more than this: ns, and a share of the time.
 _WAKES_NS, _WAKES = 1_000_000, 0.0003
@@ -240,9 +238,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         self.notes = list(self._notes(found, len(hidden)))
         at_work = sum(self._is_at_work(pid, now_ns) for pid in hidden)
         computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
-        # Threads that wake for a few microseconds are queued for most of it, and tell little of those that compute.
-        ready = max(LEAST_READY, computed / (computed + queued)) if computed else 1.0
-        window_ns, delivered = (self._since_ns, now_ns), self._ring.delivered
+        window_ns, delivered, ready = (self._since_ns, now_ns), self._ring.delivered, had_core(computed, queued)
         return to_trace(found, self.epochs.loader, delivered, self.warmup, window_ns, ran, ready, at_work)
 
     @property

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 
 from labkit.recording.loaders.described import Loader
-from labkit.recording.loaders.known import RESTS
 from labkit.recording.loaders.rings import EPOCH, Process
-from labkit.timeline.lanes import WORK
+from labkit.timeline.lanes import GET, PUT, RESTS, WORK
 from labkit.timeline.run import OpTime, Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 from labkit.timeline.wording import WITH_CONSUMER, WORKER
@@ -79,14 +78,16 @@ def to_trace(
         end = _ends(process, now_ns)
         # Of a span that was open when the window began, the share inside it counts.
         inside = np.clip((end - since_ns) / np.maximum(end - records["start"], 1), 0, 1)
-        own_ns, own_cpu, outermost, unknown = _own(process, end, inside, ran)
+        own_ns, own_cpu, parent, unknown = _own(process, end, inside, ran)
         category, name = _categories(process, own_ns, own_cpu, 0.0 if alone else COMPUTED * ready)
         step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
         # A batch has a number of its own; which step it was for is known once it has been delivered.
         found, which = np.unique(step, return_inverse=True)
         of_step = [one if one < EPOCH else max(-1, delivered.get(one, -1) - warmup) for one in found.tolist()]
         step = np.array(of_step, np.int64)[which]
-        resting = outermost & np.isin(name, [i for i, (text, _) in process.names.items() if text == RESTS])
+        idle = [i for i, (text, kind) in process.names.items() if text in (RESTS, GET, PUT) and kind == "iterator"]
+        resting = np.isin(name, idle)
+        resting &= (parent < 0) | resting[parent]  # at a queue, it waits for another thread
         called = _called(process, end)
         table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
         for number in np.unique(records["thread"]).tolist():
@@ -136,7 +137,8 @@ def _works_beside(process: Process, me: int) -> bool:
 def _ends(process: Process, now_ns: int) -> np.ndarray:
     """Return the end of each span: of one that is open, now, or the last sign of life of a process that has gone."""
     records = process.records
-    last = now_ns if _lives(process.pid) else int((records["start"] + np.maximum(records["duration"], 0)).max())
+    ends = records["start"] + np.maximum(records["duration"], 0)
+    last = now_ns if _lives(process.pid) else int(ends.max(initial=process.began_ns))
     return np.where(records["duration"] < 0, np.maximum(last, records["start"]), records["start"] + records["duration"])
 
 
@@ -154,7 +156,7 @@ def _own(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the time of each span without those inside it, on the clock and of the processor.
 
-    And who is in none, and of whom the processor time is not known: it is 0 there.
+    And which span each is in, -1 for none; and of whom the processor time is not known: it is 0 there.
     """
     records, length, cpu = process.records, end - process.records["start"], _cpu(process.records, end)
     stacks: dict[int, list[int]] = defaultdict(list)
@@ -172,7 +174,7 @@ def _own(
     less_ns, less_cpu, inner = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64), outer >= 0
     np.add.at(less_ns, outer[inner], length[inner])
     np.add.at(less_cpu, outer[inner], cpu[inner])
-    return np.maximum(length - less_ns, 0), np.maximum(cpu - less_cpu, 0), outer < 0, unknown
+    return np.maximum(length - less_ns, 0), np.maximum(cpu - less_cpu, 0), outer, unknown
 
 
 def _share_out(

@@ -28,13 +28,27 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labkit.timeline.causes.beside import Beside
 from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.node_work import asynchronous
-from labkit.timeline.causes.per_gap import BATCH, CAUSES, COPY, FETCH, FRAMEWORK, PREP, START, TRANSFER, UNKNOWN, Causes
+from labkit.timeline.causes.per_gap import (
+    BATCH,
+    CAUSES,
+    COPY,
+    EMPTY,
+    FETCH,
+    FRAMEWORK,
+    FULL,
+    PREP,
+    START,
+    TRANSFER,
+    UNKNOWN,
+    Causes,
+)
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
 from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, overlap, union
-from labkit.timeline.lanes import Lane
+from labkit.timeline.lanes import GET, PUT, WAITS, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import PYTHON_OPS, SOURCE, STARTS, WORKER, is_network, short_op
@@ -94,6 +108,8 @@ class SpanNames:
         self.worker = np.array([i for i, n in enumerate(names) if n in (WORKER, SOURCE)], np.int64)
         python = (i for i, n in enumerate(names) if n.rpartition(":")[2] in PYTHON_OPS and not is_network(n))
         self.python = np.array([*python], np.int64)
+        self.blocked = np.isin(names, WAITS)
+        self.queues = [(i, EMPTY if name == GET else FULL) for i, name in enumerate(names) if name in (GET, PUT)]
         known = {names[i] for i in np.flatnonzero(self.node).tolist()}
         self.root = self.node & np.array([n.rpartition("::")[0] not in known for n in names], bool)
 
@@ -114,6 +130,8 @@ class Track:
         The cause of a short rest between a piece and the next one.
     waits : ndarray of bool, shape (n,)
         Pieces of a node that lasts so long that it must wait for another thread.
+    queue : ndarray of int, shape (n,)
+        The cause of a wait at a queue, -1 for pieces outside of one.
     starts : ndarray of bool, shape (n,)
         Pieces within a call that starts an epoch or fills a buffer.
     back : ndarray of int, shape (n,)
@@ -143,6 +161,10 @@ class Track:
         same = (self.cause[1:] == self.cause[:-1]) | (self.cause[:-1] == FETCH)
         self.between = np.where(same, self.cause[:-1], np.int8(FRAMEWORK))
         self.waits = (category == _ITERATOR) & (self.end - self.start >= NODE_NS)
+        self.queue = np.full(len(owner), -1)
+        for name, cause in names.queues:
+            mine = lane.name_id == name
+            self.queue[inside(self.start, self.start + 1, union(lane.start_ns[mine], lane.end_ns[mine]))] = cause
         self.calls = _starting_calls(lane, names)
         self.call_times = union(*(np.array([call[k] for call in self.calls], np.int64) for k in (0, 1)))
         self.starts = inside(self.start, self.start + 1, self.call_times)
@@ -211,6 +233,8 @@ class CriticalPath:
         self.tracks = {i: Track(lanes[i], i, self.names) for i in shown}
         self.cores = run.host.cpus or len(self.tracks) + 1
         self.hidden = run.loader is not None and run.loader.hidden > 0
+        held_up = Beside(lanes, run).held_up if run.loader else {}
+        self.held_up = {i: held_up[name] for i, name in enumerate(names) if name in held_up}
         self.ended = self._spans(lambda lane: lane.category != _KERNEL)
         self.copies = self._spans(lambda lane: lane.category == _COPY)
         # No later copy starts before this one does.
@@ -273,7 +297,18 @@ class CriticalPath:
             self._copied(copied)
             for rest in _pairs(complement(copied, start, end)):
                 self._rest(*rest, handed_over=gap.kind in ("host", "wait"))
-        return self._longest(self._settle())
+        pieces = self._settle()
+        self._hold_up()
+        return self._longest(pieces)
+
+    def _hold_up(self) -> None:
+        """Charge the share of work to cores, and to the interpreter, for which all calls of its op waited for them."""
+        for (cause, op), ns in list(self.ops.items()):
+            for wait, share in self.held_up.get(op, {}).items():
+                if cause in _CAUSE.values():
+                    self._charge(wait, int(ns * share), op)
+                    self.parts[cause] -= int(ns * share)
+                    self.ops[cause, op] -= int(ns * share)
 
     def _begin(self) -> None:
         """Forget the last gap."""
@@ -283,6 +318,7 @@ class CriticalPath:
         self.single: list[tuple[int, int, int, int, int]] = []  # op, length, lane, start and end of its span
         self.starting: Counter[int] = Counter()
         self.noted: dict[tuple[int, int], tuple[int, int, int]] = {}  # starting calls: start and end in the gap, node
+        self.queue = -1  # the cause of the wait at a queue that the walk came through
 
     def _charge(self, cause: int, ns: int, op: int = -1) -> None:
         """Add a time to a cause, and to the op that it is for."""
@@ -362,6 +398,7 @@ class CriticalPath:
             before = now
             now, lane, node = self._back(lane, now, first, node)
             self.left = {lane} if now < before else self.left | {lane}
+        self.queue = -1
 
     def _rest(self, start: int, end: int, handed_over: bool = False, node: int = -1) -> None:
         """Charge time in which nothing ran on the path: to what held the GIL or all cores, else to overhead.
@@ -377,10 +414,11 @@ class CriticalPath:
             if begin <= start < end <= now:
                 self._charge(START, end - start, starts)
                 return
-        if node >= 0 and not self.hidden:
+        if node >= 0 and not self.hidden and not self.names.blocked[node]:
             self._charge(PREP, end - start, node)
             return
-        self._charge(FRAMEWORK if handed_over or end - start < FRAMEWORK_NS else UNKNOWN, end - start)
+        unseen = self.queue if self.queue >= 0 else UNKNOWN
+        self._charge(FRAMEWORK if handed_over or end - start < FRAMEWORK_NS else unseen, end - start)
 
     def _held(self, held: Intervals, start: int, end: int, op: int) -> int:
         """Charge the part of a time in which Python, or work on all cores, kept others from running; return it."""
@@ -427,6 +465,7 @@ class CriticalPath:
             self._note_start(track, piece, first, now)
         if track.waits[piece]:
             node, low = int(track.op[piece]), max(int(track.start[piece]), first)
+            self.queue = int(track.queue[piece])
             found = self._ended(low, now, node)
             if found is None and not asynchronous(self.names.names[node]):
                 self._rest(low, now, node=node)  # it has no threads to wait for, so it worked itself

@@ -20,7 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.causes.thresholds import BACKGROUND, COMPUTES, FIRMLY, HELD, INTERPRETER_FULL, OPEN, WAITS
+from labkit.timeline.causes.thresholds import (
+    BACKGROUND,
+    COMPUTES,
+    FIRMLY,
+    HELD,
+    INTERPRETER_FULL,
+    LEAST_READY,
+    OPEN,
+    WAITS,
+)
 from labkit.timeline.intervals import overlap, union
 from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.run import Run
@@ -120,7 +129,7 @@ def _wanted_ns(run: Run) -> float:
 
 def _measured(run: Run, window_ns: int) -> dict[str, Effort]:
     """Return efforts where the processor time of each span is known."""
-    ready, found = had_core(run, sum(one.computed_ns for one in run.processor.threads) if run.processor else 0), {}
+    ready, found = had_core(computed(run), queued(run)), {}
     for name, one in run.op_times.items():
         if one.open_ns >= OPEN * window_ns:
             share = one.computed_ns / one.open_ns
@@ -128,18 +137,27 @@ def _measured(run: Run, window_ns: int) -> dict[str, Effort]:
     return found
 
 
-def had_core(run: Run, computed_ns: float) -> float:
+def had_core(computed_ns: float, queued_ns: float) -> float:
     """Return the share of the time in which threads that were ready had a core.
 
     Threads that were ready but had no core would have computed: the shares of those that compute grow to 1.
     """
-    queued = run.processor.queued_ns if run.processor and run.processor.queued_ns else 0
-    return computed_ns / (computed_ns + queued) if computed_ns else 1.0
+    return max(LEAST_READY, computed_ns / (computed_ns + queued_ns)) if computed_ns else 1.0
+
+
+def computed(run: Run) -> int:
+    """Return how long threads that lived to the end had a core, all together; 0 where nobody counts it."""
+    return sum(one.computed_ns for one in run.processor.threads) if run.processor else 0
+
+
+def queued(run: Run) -> int:
+    """Return how long threads were ready, and had no core; 0 where nobody counts it."""
+    return run.processor.queued_ns or 0 if run.processor else 0
 
 
 def _shares(opened: dict[str, np.ndarray], cpu: np.ndarray, length: np.ndarray, run: Run) -> dict[str, Effort]:
     """Solve for the share of each op; all times in milliseconds, one for each pair of neighbouring samples."""
-    ready = had_core(run, float(cpu.sum()) * 1e6)
+    ready = had_core(float(cpu.sum()) * 1e6, queued(run))
     # The last column is what works all the time, whatever is open: the profiler, the clocks of tf.data.
     table = np.stack([*opened.values(), length], axis=1)
     most = np.r_[np.full(len(opened), float(run.host.cpus or 1)), BACKGROUND]

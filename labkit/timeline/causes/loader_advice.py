@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from labkit.timeline.causes.beside import Beside
 from labkit.timeline.causes.effort import Effort
-from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, ONE_CORE, QUEUED
+from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import LoaderFacts, Run
-from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA, WITH_CONSUMER
+from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA
 
 #: How a loader gets more workers, and how it may work further ahead.
 _MORE = {
@@ -27,17 +28,11 @@ _AHEAD = {
     "python": "a queue that holds more batches",
 }
 
-#: Lanes that work for less of the window are no workers.
-_WORKER = 0.01
-
 #: A worker that works for at most this share of the time of the training can keep up with it.
 _LESS = 0.9
 
-#: The share of the time without computing from which it counts as mostly waiting for a core.
-_MOSTLY = 0.5
 
-
-class LoaderAdvice:
+class LoaderAdvice(Beside):
     """What to change for the cause that took most, as `str` of it.
 
     Parameters
@@ -55,10 +50,10 @@ class LoaderAdvice:
     def __init__(
         self, cause: str, blame: str | None, lanes: Sequence[Lane], run: Run, efforts: Mapping[str, Effort]
     ) -> None:
-        self.cause, self.blame, self.run, self.trains = cause, blame or "the work", run, lanes[0]
+        super().__init__(lanes, run)
+        self.cause, self.blame = cause, blame or "the work"
         self.facts: LoaderFacts = run.loader
         self.effort = efforts.get(self.blame)
-        self.cores = run.host.cpus or 1
         self.more, self.further = _MORE[self.facts.framework], _AHEAD[self.facts.framework]
         if self.facts.framework == "torch" and self.facts.settings.get("workers") == "0":
             self.further = "workers (num_workers=1 or more)"  # without, PyTorch refuses a prefetch_factor
@@ -66,21 +61,11 @@ class LoaderAdvice:
             # Its own arguments; the others are those of MultiprocessingOptions.
             self.more = self.more.replace("num_workers", "worker_count")
             self.further = self.further.replace("per_worker_buffer_size", "worker_buffer_size")
-        working = [lane for lane in lanes if lane.kind == "pipeline" and lane.share >= _WORKER]
-        # Beside other processes, the lanes of each begin with its name.
-        self._whose = lanes[0].name.removesuffix("accelerator")
-        self.processes = any(self._name(lane).startswith("worker ") for lane in lanes)
-        self.beside = [lane for lane in working if self._name(lane) != WITH_CONSUMER]
         if self.processes and self.beside and self.facts.framework == "python":
             self.more = "more workers"  # a generator around a loader that has some
         # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
         self.dali = self.facts.framework == "dali" or self.blame.startswith("DALI")
         self.alone = not self.beside and not self.dali
-        # What works beside the consumer are threads of its own process.
-        self.threads = all(self._name(lane).startswith("thread ") for lane in self.beside)
-
-    def _name(self, lane: Lane) -> str:
-        return lane.name.removeprefix(self._whose)
 
     def __str__(self) -> str:
         """Return the advice as a sentence."""
@@ -98,11 +83,6 @@ class LoaderAdvice:
         return self._ahead() if ahead else getattr(self, f"_{self.cause}")()
 
     @property
-    def at_once(self) -> float:
-        """How many threads of all processes work at once, on average over the time that any does."""
-        return _at_once(self.beside)
-
-    @property
     def rests(self) -> bool:
         """Whether the accelerator waits for workers of which each needs less time than it trains: a buffer is short."""
         trains = self.trains.busy
@@ -113,33 +93,6 @@ class LoaderAdvice:
         if self.in_turn:  # each waits for the others
             longest = together.total_ns
         return longest <= _LESS * trains.total_ns and awaited >= waits.total_ns / 2
-
-    @property
-    def lacks_cores(self) -> bool:
-        """Whether what was open without computing was mostly ready, and waited for a core."""
-        queued = self.run.processor.queued_ns if self.run.processor else None
-        waited = sum(one.open_ns - one.computed_ns for one in self.run.op_times.values())
-        return queued is not None and queued >= QUEUED * self.trains.window_ns and queued >= _MOSTLY * waited
-
-    @property
-    def one_core(self) -> bool:
-        """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
-        return self.threads and _at_once(self.beside) >= ONE_BY_ONE and self.cores > 1 and self.computed <= ONE_CORE
-
-    @property
-    def in_turn(self) -> bool:
-        """Whether several such threads work one after the other, and keep a core busy: nobody can tell why.
-
-        The interpreter lets calls of less than 5 ms end before another thread has its turn, so they never overlap.
-        """
-        several = self.threads and len(self.beside) > 1 and self.at_once < ONE_BY_ONE
-        return several and self.cores > 1 and INTERPRETER_FULL <= self.computed <= ONE_CORE
-
-    @property
-    def computed(self) -> float:
-        """How many cores all ops together keep busy while any worker works; a pause says nothing of the interpreter."""
-        works = union_of(lane.busy for lane in self.beside).total_ns if self.beside else self.trains.window_ns
-        return sum(one.computed_ns for one in self.run.op_times.values()) / max(1, works)
 
     @property
     def pauses(self) -> bool:
@@ -172,10 +125,12 @@ class LoaderAdvice:
                 f"{_MORE['dali']} where cores are free, or less work for the processor: "
                 "what DALI's threads do is not seen."
             )
-        if self.one_core and self.lacks_cores:
+        computes = self.effort is not None and self.effort.computes
+        if self.lacks_cores and (self.one_core or not computes):
+            other = "takes turns at the interpreter" if self.one_core else "waits for something else"
             return (
                 f"nothing yet: threads waited for a core, so nobody can tell whether {self.blame} needs more cores, or "
-                "takes turns at the interpreter. Close other programs and record again."
+                f"{other}. Close other programs and record again."
             )
         if self.one_core and self.computed >= INTERPRETER_FULL:
             return (
@@ -231,9 +186,3 @@ class LoaderAdvice:
         lacks = self.facts.framework == "torch" and self.facts.settings.get("pin_memory") != "True"
         pin = "pin_memory=True, and " * lacks
         return f"{pin}copy the next batch while this one trains; send uint8 or float16."
-
-
-def _at_once(lanes: list[Lane]) -> float:
-    works = [lane.busy for lane in lanes]
-    any_ns = union_of(works).total_ns if works else 0
-    return sum(work.total_ns for work in works) / any_ns if any_ns else 0.0

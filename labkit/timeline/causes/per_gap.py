@@ -15,11 +15,16 @@ from labkit.timeline.wording import milliseconds, percent, short_op
 #: What the accelerator waits for. ``fetch``: bytes from storage; ``prep``: decoding and all other map work; ``batch``:
 #: copying elements together; ``transfer``: from process to process; ``copy``: the way into the device; ``start``: the
 #: first batch of all, and what nothing else explains while an epoch begins or a shuffle buffer fills; ``framework``:
-#: handing over, scheduling, Python.
-CAUSES = ("fetch", "prep", "batch", "transfer", "copy", "start", "framework", "unknown")
+#: handing over, scheduling, Python. The last four are those of other loaders than tf.data: ``queue empty`` and ``queue
+#: full``, where nobody is seen at the other end; ``core wait`` and ``GIL wait``, by which work lasts longer since its
+#: thread had no core, or not the interpreter.
+CAUSES = ("fetch", "prep", "batch", "transfer", "copy", "start", "framework", "unknown", "queue empty", "queue full",
+          "core wait", "GIL wait")  # fmt: skip
 
-FETCH, PREP, BATCH, TRANSFER, COPY, START, FRAMEWORK, UNKNOWN = range(len(CAUSES))
+FETCH, PREP, BATCH, TRANSFER, COPY, START, FRAMEWORK, UNKNOWN, EMPTY, FULL, CORE, GIL = range(len(CAUSES))
 
+#: What nobody was seen to work on.
+NOT_SEEN = "unknown", "queue empty", "queue full"
 
 #: The causes in the words of a sentence.
 WORDS = {
@@ -31,6 +36,10 @@ WORDS = {
     "start": "starting an epoch or filling a buffer",
     "framework": "handing over, scheduling and Python",
     "unknown": "of nothing that the trace shows",
+    "queue empty": "waiting at an empty queue, which nobody is seen to fill",
+    "queue full": "waiting at a full queue, which nobody is seen to empty",
+    "core wait": "waiting for a core",
+    "GIL wait": "waiting for the interpreter (GIL)",
 }
 
 
@@ -38,6 +47,12 @@ def filling(node: str) -> str:
     """Return what a node does that takes elements before it hands on one, as in ``Shuffle fills its buffer``."""
     word = short_op(node)
     return f"{word} fills its buffer" if word.startswith("Shuffle") else f"{word} begins an epoch"
+
+
+def by_cause(parts_ns: np.ndarray) -> dict[str, int]:
+    """Return times by cause, without those that only other loaders than tf.data have where they are 0."""
+    parts = enumerate(zip(CAUSES, parts_ns.tolist(), strict=True))
+    return {cause: ns for code, (cause, ns) in parts if code <= UNKNOWN or ns}
 
 
 class Cause(NamedTuple):
@@ -105,7 +120,7 @@ class Causes(Sequence[Cause]):
     def __getitem__(self, index: int) -> Cause:
         """Return the cause of one gap."""
         i = operator.index(index)
-        parts = dict(zip(CAUSES, self.parts_ns[i].tolist(), strict=True))
+        parts = by_cause(self.parts_ns[i])
         row = (int(column[i]) for column in (self.op, self.lane, self.start_ns, self.end_ns))
         return Cause(CAUSES[self.kind[i]], *row, parts, self._text(i))
 
@@ -127,6 +142,6 @@ class Causes(Sequence[Cause]):
 
     def __repr__(self) -> str:
         """Return how long each cause kept the accelerator waiting, on one line."""
-        total = dict(zip(CAUSES, self.parts_ns.sum(axis=0).tolist(), strict=True))
+        total = by_cause(self.parts_ns.sum(axis=0))
         parts = ", ".join(f"{cause} {milliseconds(ns)} ms" for cause, ns in total.items() if ns)
         return f"Causes({len(self):,} gaps: {parts or 'none'})"

@@ -12,10 +12,10 @@ from itertools import takewhile
 import numpy as np
 
 from labkit.timeline.causes import thresholds
-from labkit.timeline.causes.effort import Effort, had_core
+from labkit.timeline.causes.effort import Effort, had_core, queued
 from labkit.timeline.causes.loader_advice import LoaderAdvice
 from labkit.timeline.causes.node_work import NodeWork, asynchronous, in_loop
-from labkit.timeline.causes.per_gap import CAUSES, FETCH, Causes, filling
+from labkit.timeline.causes.per_gap import FETCH, NOT_SEEN, Causes, by_cause, filling
 from labkit.timeline.causes.thresholds import (
     AHEAD,
     CALLS,
@@ -146,41 +146,43 @@ def stalls(
         Whether ops compute or wait.
     """
     span = lanes[0].window_ns
-    total = dict(zip(CAUSES, causes.parts_ns.sum(axis=0).tolist(), strict=True))
+    total = by_cause(causes.parts_ns.sum(axis=0))
     shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}
     crowded = _crowded(run, span)
-    worst = max(_BLAMED, key=lambda cause: shares[cause])
+    by_op = _as_work(causes.by_op)
+    for (cause, op), ns in by_op.items():
+        total[cause] += ns - causes.by_op[cause, op]
+    worst = max(_BLAMED, key=lambda cause: total[cause])
+    not_seen = sum(shares.get(cause, 0) for cause in NOT_SEEN)
     handed_over = overlap_ns["neither"] >= HANDED_OVER * span or shares["framework"] >= HANDED_OVER
     work = NodeWork(lanes, causes.names, causes.gaps)
-    ops_ns = sum(
-        ns for (cause, op), ns in causes.by_op.items() if cause == "prep" and causes.names[op] not in work.calls
-    )
+    ops_ns = sum(ns for (cause, op), ns in by_op.items() if cause == "prep" and causes.names[op] not in work.calls)
     small = _taken_apart(work, steps, span, ops_ns, total["batch"])
-    ready = had_core(run, _computed_ns(run)) if crowded else 1.0
+    ready = had_core(_computed_ns(run), queued(run)) if crowded else 1.0
     small = small or _small_calls(lanes, run, causes.names, steps, handed_over, ready)
-    unseen = max(shares["framework"], shares["unknown"])
+    unseen = max(shares["framework"], not_seen)
     loop = _hidden_loop(lanes, run, work, steps) if unseen >= LEAST else None
     together = _together(lanes, shares)
-    if run.loader and shares["unknown"] >= max(LEAST, shares[worst]):
+    if run.loader and not_seen * span >= max(LEAST * span, total[worst]):
         if run.loader.hidden:
             advice = (
                 "nothing yet: what processes do that began before the recording is not seen; let the loader start its "
                 "workers in the recording."
             )
             return Stalls(shares, None, None, 0.0, advice)
-        if not together and 2 * shares["unknown"] >= sum(shares.values()):
+        if not together and 2 * not_seen >= sum(shares.values()):
             advice = (
-                "nothing yet: nobody saw what ran in most of the gaps. Where threads or processes of your own make the "
-                "batches, labkit.known('module.function') shows their functions."
+                f"nothing yet: nobody saw what ran in most of the gaps{_queues(shares)}. Where threads or processes of "
+                "your own make the batches, labkit.known('module.function') shows their functions."
             )
             return Stalls(shares, None, None, 0.0, crowded or advice)
-    if shares[worst] < LEAST:
+    if total[worst] < LEAST * span or not span:
         if loop and not together:
             called = _map_calls(work)
             return Stalls(shares, "prep", max(called, key=called.__getitem__), unseen, loop)
         return Stalls(shares, None, None, 0.0, together or _nothing_to_blame(steps, shares, small, crowded))
     ops: dict[str, int] = {}
-    for (cause, op), ns in causes.by_op.items():
+    for (cause, op), ns in by_op.items():
         if cause == worst:
             ops[short_op(causes.names[op])] = ops.get(short_op(causes.names[op]), 0) + ns
     blame = min(ops, key=lambda op: (-ops[op], op)) if ops else None  # of equal ones the first by its name
@@ -193,6 +195,23 @@ def stalls(
     known = (told or run.loader) and (crowded or told or str(LoaderAdvice(worst, blame, lanes, run, efforts)))
     advice = known or small or (node and _start(node, work)) or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice, filling(node) if node and worst != "start" else None)
+
+
+def _as_work(by_op: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
+    """Return the time of each op with what it waited for a core, or for the interpreter: what helps is said of both."""
+    found = {key: ns for key, ns in by_op.items() if key[0] in _BLAMED}
+    cause_of = {op: cause for cause, op in reversed(found)}  # the one that took most
+    for (cause, op), ns in by_op.items():
+        if cause not in _BLAMED:
+            found[cause_of[op], op] += ns
+    return found
+
+
+def _queues(shares: Mapping[str, float]) -> str:
+    """Return which queue kept others waiting, to be put behind a sentence; nothing where it was none."""
+    words = {"queue empty": "at an empty queue", "queue full": "at a full queue"}
+    longest = max(NOT_SEEN, key=lambda cause: shares.get(cause, 0))
+    return f", which were waits {words[longest]}" if longest in words else ""
 
 
 def _starts(causes: Causes, ns: int) -> str | None:
@@ -256,12 +275,12 @@ def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
 def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None, crowded: str | None) -> str:
     if not steps:
         return "nothing can be said: the trace holds no train step."
-    rest = max(("framework", "unknown"), key=lambda cause: shares[cause])
-    if shares[rest] < LEAST:
+    not_seen = sum(shares.get(cause, 0) for cause in NOT_SEEN)
+    if max(shares["framework"], not_seen) < LEAST:
         if sum(shares.values()) < 2 * LEAST:
             return "nothing: the accelerator is the limit, the input pipeline is good enough."
         return f"nothing single: no cause takes {percent(LEAST)} of the window; more steps tell more."
-    if rest == "unknown":
+    if not_seen > shares["framework"]:
         # Who had no core may not be seen, but how often a map was called is counted all the same.
         if small or crowded:
             return small or crowded

@@ -44,10 +44,16 @@ HELD = 0.03
 #: in the other one.
 FIRMLY = 0.3
 
+#: Threads that compute had a core for at least this share of the time in which they were ready, whatever is counted:
+#: those that wake for a few microseconds are queued for most of it, and tell little of the others.
+LEAST_READY = 0.1
+
 #: All calls of Python functions together keep at least this share of one core busy: the interpreter is full.
 INTERPRETER_FULL = 0.7
 
-#: Threads that take turns at the interpreter keep no more cores busy than this, all together.
+#: Threads that hardly do anything else than to wait for the interpreter keep at least this share of a core busy,
+TAKES_TURNS = 0.9
+#: and threads that take turns at it keep no more cores busy than this, all together.
 ONE_CORE = 1.3
 
 #: A node that asks for this many times the elements that it hands on throws work away.

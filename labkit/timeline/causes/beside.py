@@ -1,0 +1,97 @@
+"""Who works beside the consumer in a recording of another loader than tf.data, and what holds all of them up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from labkit.timeline.causes.effort import computed, had_core, queued
+from labkit.timeline.causes.per_gap import CORE, GIL
+from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, ONE_CORE, QUEUED, TAKES_TURNS
+from labkit.timeline.intervals import union_of
+from labkit.timeline.lanes import Lane
+from labkit.timeline.run import Run
+from labkit.timeline.wording import WITH_CONSUMER
+
+#: Lanes that work for less of the window are no workers.
+_WORKER = 0.01
+
+#: The share of the time without computing from which it counts as mostly waiting for a core.
+_MOSTLY = 0.5
+
+
+class Beside:
+    """Workers, and whether they wait for a core, or for the interpreter.
+
+    Parameters
+    ----------
+    lanes : sequence of Lane
+        The accelerator first.
+    run : Run
+        Of a loader.
+    """
+
+    def __init__(self, lanes: Sequence[Lane], run: Run) -> None:
+        self.run, self.trains, self.cores = run, lanes[0], run.host.cpus or 1
+        working = [lane for lane in lanes if lane.kind == "pipeline" and lane.share >= _WORKER]
+        # Beside other processes, the lanes of each begin with its name.
+        self._whose = lanes[0].name.removesuffix("accelerator")
+        self.processes = any(self._name(lane).startswith("worker ") for lane in lanes)
+        self.beside = [lane for lane in working if self._name(lane) != WITH_CONSUMER]
+        # What works beside the consumer are threads of its own process.
+        self.threads = all(self._name(lane).startswith("thread ") for lane in self.beside)
+
+    def _name(self, lane: Lane) -> str:
+        return lane.name.removeprefix(self._whose)
+
+    @property
+    def at_once(self) -> float:
+        """How many threads of all processes work at once, on average over the time that any does."""
+        any_ns = union_of(lane.busy for lane in self.beside).total_ns if self.beside else 0
+        return sum(lane.busy.total_ns for lane in self.beside) / any_ns if any_ns else 0.0
+
+    @property
+    def lacks_cores(self) -> bool:
+        """Whether what was open without computing was mostly ready, and waited for a core."""
+        queued = self.run.processor.queued_ns if self.run.processor else None
+        waited = sum(one.open_ns - one.computed_ns for one in self.run.op_times.values())
+        return queued is not None and queued >= QUEUED * self.trains.window_ns and queued >= _MOSTLY * waited
+
+    @property
+    def one_core(self) -> bool:
+        """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
+        return self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and self.computed <= ONE_CORE
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether several such threads work one after the other, and keep a core busy: nobody can tell why.
+
+        The interpreter lets calls of less than 5 ms end before another thread has its turn, so they never overlap.
+        """
+        several = self.threads and len(self.beside) > 1 and self.at_once < ONE_BY_ONE
+        return several and self.cores > 1 and INTERPRETER_FULL <= self.computed <= ONE_CORE
+
+    @property
+    def computed(self) -> float:
+        """How many cores all ops together keep busy while any worker works; a pause says nothing of the interpreter."""
+        works = union_of(lane.busy for lane in self.beside).total_ns if self.beside else self.trains.window_ns
+        return sum(one.computed_ns for one in self.run.op_times.values()) / max(1, works)
+
+    @property
+    def held_up(self) -> dict[str, dict[int, float]]:
+        """The share of the time of each op in which its calls waited for a core, or for the interpreter, by cause.
+
+        What they computed is known as a sum over the window, and so is the share of the time in which ready threads had
+        a core. What is left may be a wait for anything: it is one for the interpreter where threads of one process keep
+        one core busy, neither more nor less, and would do so if all of them were in this op.
+        """
+        crowded = queued(self.run) >= QUEUED * self.trains.window_ns
+        ready = had_core(computed(self.run), queued(self.run)) if crowded else 1.0
+        turns = self.one_core and not self.lacks_cores and self.computed >= TAKES_TURNS
+        found = {}
+        for name, one in self.run.op_times.items():
+            share = one.computed_ns / max(1, one.open_ns)
+            wanted = min(1.0, share / ready)
+            found[name] = {CORE: wanted - share}
+            if turns and share * self.at_once >= TAKES_TURNS:
+                found[name][GIL] = 1 - wanted
+        return found

@@ -1,0 +1,203 @@
+"""Loaders that wait at a queue, for a core, or for the interpreter: each with its right cause."""
+
+from __future__ import annotations
+
+import itertools
+import multiprocessing
+import os
+import queue
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from repeats import again
+
+import labkit
+from labkit.common import other_programs
+from labkit.recording.recorder import RecordingError
+
+TRIES = 4
+PHOTO = np.zeros((64, 64, 3), np.uint8)
+
+
+def compute(rounds):
+    return np.full((8, 8, 3), sum(i * i for i in range(rounds)) % 255, np.uint8)
+
+
+class OneAhead:
+    """A thread makes batches, and puts them into a queue of one."""
+
+    def __init__(self, make, length=1):
+        self.make, self.length = make, length
+
+    def __iter__(self):
+        ready, over = queue.Queue(self.length), threading.Event()
+
+        def produce():
+            while not over.is_set():
+                ready.put(self.make())
+
+        threading.Thread(target=produce, daemon=True).start()
+        try:
+            while True:
+                yield ready.get()
+        finally:
+            over.set()
+            while not ready.empty():
+                ready.get()
+
+
+def sleeps_and_stacks():
+    time.sleep(0.02)
+    return np.stack([PHOTO] * 8)
+
+
+def sleeps():
+    time.sleep(0.02)
+    return PHOTO[None]
+
+
+def stacks():
+    return np.stack([PHOTO] * 8)
+
+
+class Orders:
+    """The consumer orders each batch in a queue of one; who takes the orders is not seen, and is slow."""
+
+    def __iter__(self):
+        orders = queue.Queue(1)
+
+        def work():
+            while orders.get() is not None:
+                time.sleep(0.02)
+
+        threading.Thread(target=work, daemon=True).start()
+        try:
+            for number in itertools.count():
+                orders.put(number)
+                yield PHOTO[None]
+        finally:
+            orders.put(None)
+
+
+def rest(rounds):
+    time.sleep(rounds / 1e7)
+    return PHOTO
+
+
+class Pooled:
+    """Batches of what threads of a pool make."""
+
+    def __init__(self, work):
+        self.work = work
+
+    def __iter__(self):
+        with ThreadPoolExecutor(4) as pool:
+            while True:
+                yield np.stack(list(pool.map(self.work, [100_000] * 8)))
+
+
+class Processes:
+    """Batches of what two processes make."""
+
+    def __iter__(self):
+        with multiprocessing.get_context("fork").Pool(2) as pool:
+            made = pool.imap(compute, [100_000] * 4096)
+            while True:
+                yield np.stack([next(made) for _ in range(8)])
+
+
+def recorded(loader, step_ms=5, steps=10):
+    accelerator = labkit.accelerators.modelled(step_ms=step_ms)
+    timeline = labkit.Timeline(labkit.record(loader, accelerator, steps=steps, warmup=3, progress=False))
+    beside = (timeline.run.host.others or 0) >= other_programs.BUSY
+    return timeline, beside
+
+
+@pytest.mark.parametrize(
+    ("loader", "cause"),
+    [
+        (lambda: OneAhead(sleeps), "queue empty"),  # nothing of its producer is seen
+        (lambda: OneAhead(sleeps_and_stacks), "queue empty"),  # and here that it rests for most of the time
+        (Orders, "queue full"),
+    ],
+)
+def test_a_queue_of_which_nobody_is_seen_at_the_other_end_is_what_the_gaps_wait_for(loader, cause):
+    timeline, _ = recorded(loader())
+    shares = dict(timeline.stalls.shares)
+    del shares["framework"]  # on a machine with much to do, batches are handed over late
+    assert max(shares, key=shares.get) == cause, shares
+    assert timeline.stalls.cause is None
+    longest = max(timeline.causes, key=lambda one: one.parts.get(cause, 0))
+    assert longest.kind == cause
+    assert "queue" in str(longest)
+
+
+def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
+    for _ in again(TRIES):
+        timeline, _ = recorded(OneAhead(lambda: np.stack([np.zeros((1024, 1024, 3), np.uint8)] * 16)), step_ms=1)
+        shares = timeline.stalls.shares
+        if timeline.stalls.cause == "batch" and shares.get("queue empty", 0) < shares["batch"]:
+            break
+    assert timeline.stalls.cause == "batch", shares
+    assert timeline.stalls.blame == "numpy.concatenate"  # of which NumPy makes a stack
+    assert shares.get("queue empty", 0) < shares["batch"]
+
+
+def test_a_queue_that_is_always_full_keeps_nobody_waiting():
+    timeline, _ = recorded(OneAhead(stacks, length=16), step_ms=40, steps=5)
+    assert not {"queue empty", "queue full"} & set(timeline.stalls.shares), timeline.stalls.shares
+    assert timeline.stalls.cause is None
+
+
+@pytest.mark.alone
+def test_threads_of_pure_python_wait_for_the_interpreter():
+    """Of four that take turns, three wait; where other programs hold cores, nobody can tell."""
+    seen, alone = [], False
+    for _ in again(2):
+        timeline, beside = recorded(Pooled(compute), steps=5)
+        shares = timeline.stalls.shares
+        seen.append(shares)
+        if shares.get("GIL wait", 0) > shares["prep"]:
+            break
+        alone |= not beside
+    else:
+        assert not alone, seen
+        return
+    assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", "compute")
+    assert "processes in place of threads" in timeline.stalls.advice
+    assert any("waiting for the interpreter (GIL), compute in thread" in str(one) for one in timeline.causes)
+
+
+def test_threads_that_sleep_do_not_wait_for_the_interpreter():
+    shares = recorded(Pooled(rest))[0].stalls.shares
+    assert "GIL wait" not in shares
+    assert shares["prep"] > 0.1, shares
+
+
+def test_processes_that_share_a_core_wait_for_it():
+    """Two compute on one core: each of them is ready without it for half of the time or more."""
+    cores = os.sched_getaffinity(0)
+    try:
+        os.sched_setaffinity(0, {min(cores)})
+        timeline, _ = recorded(Processes())
+    finally:
+        os.sched_setaffinity(0, cores)
+    shares = timeline.stalls.shares
+    assert shares["core wait"] > shares["prep"] / 2, shares
+    assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", "compute")
+    assert any("core" in str(one) and "compute in worker" in str(one) for one in timeline.causes)
+
+
+def test_a_process_that_has_ended_without_work_hides_no_error():
+    def fails():
+        process = multiprocessing.get_context("fork").Process(target=int)
+        process.start()
+        process.join()
+        raise ValueError("no photo")
+        yield PHOTO[None]
+
+    with pytest.raises(RecordingError, match="no photo"):
+        recorded(fails())
