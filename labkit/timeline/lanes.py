@@ -22,8 +22,9 @@ LANE_KINDS = ("accelerator", "stream", "wait", "script", "pipeline", "host")
 #: keeps books, or waits for another thread.
 WORK = ("read", "decode", "resize", "map", "batch", "transfer", "copy", "kernel", "other")
 
-#: How other loaders than tf.data wait: for another thread, an element of a queue, room in it, or the end of a pipe.
-WAITS = RESTS, GET, PUT, RECEIVE, SEND = "waits for another thread", "queue get", "queue put", "receive", "send"
+#: How other loaders than tf.data wait: for another thread, an element of a queue, room in it, and at a pipe.
+RESTS, GET, PUT = "waits for another thread", "queue get", "queue put"
+PIPE = RECEIVE, SEND = "receive", "send"
 
 #: Whether each of `CATEGORIES` is in `WORK`: ndarray of bool.
 IS_WORK = np.array([category in WORK for category in CATEGORIES])

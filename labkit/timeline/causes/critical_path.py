@@ -48,7 +48,7 @@ from labkit.timeline.causes.per_gap import (
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
 from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, overlap, union
-from labkit.timeline.lanes import GET, PUT, WAITS, Lane
+from labkit.timeline.lanes import GET, PIPE, PUT, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import PYTHON_OPS, SOURCE, STARTS, WORKER, is_network, short_op
@@ -108,7 +108,7 @@ class SpanNames:
         self.worker = np.array([i for i, n in enumerate(names) if n in (WORKER, SOURCE)], np.int64)
         python = (i for i, n in enumerate(names) if n.rpartition(":")[2] in PYTHON_OPS and not is_network(n))
         self.python = np.array([*python], np.int64)
-        self.blocked = np.isin(names, WAITS)
+        self.pipe = np.isin(names, PIPE)
         self.queues = [(i, EMPTY if name == GET else FULL) for i, name in enumerate(names) if name in (GET, PUT)]
         known = {names[i] for i in np.flatnonzero(self.node).tolist()}
         self.root = self.node & np.array([n.rpartition("::")[0] not in known for n in names], bool)
@@ -404,7 +404,7 @@ class CriticalPath:
         """Charge time in which nothing ran on the path: to what held the GIL or all cores, else to overhead.
 
         A `node` that may have worked itself is charged with it, unless processes were hidden: it may have waited for
-        them. Where the path is not known, only a short time is overhead.
+        them. What waits at a queue or a pipe has not. Where the path is not known, only a short time is overhead.
         """
         if len(self.python.start):
             start += self._held(self.python, start, end, int(self.names.python[0]))
@@ -414,7 +414,7 @@ class CriticalPath:
             if begin <= start < end <= now:
                 self._charge(START, end - start, starts)
                 return
-        if node >= 0 and not self.hidden and not self.names.blocked[node]:
+        if node >= 0 and not self.hidden and self.queue < 0 and not self.names.pipe[node]:
             self._charge(PREP, end - start, node)
             return
         unseen = self.queue if self.queue >= 0 else UNKNOWN

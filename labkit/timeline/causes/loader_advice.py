@@ -8,7 +8,7 @@ from labkit.timeline.causes.beside import Beside
 from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE
 from labkit.timeline.intervals import at_least, complement, union_of
-from labkit.timeline.lanes import Lane
+from labkit.timeline.lanes import RESTS, Lane
 from labkit.timeline.run import LoaderFacts, Run
 from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA
 
@@ -113,10 +113,11 @@ class LoaderAdvice(Beside):
 
     def _prep(self) -> str:
         waits = self.effort is not None and self.effort.computes is False and not self.lacks_cores
-        if self.alone and waits:
+        if self.alone and (waits or self.blame == RESTS):
+            what = "the loader" if self.blame == RESTS else self.blame
             return (
                 f"{self.more}, to work beside the training, unless a library has threads of its own for it, which are "
-                f"not seen: {self.blame} waits in the thread that trains, and hardly computes there."
+                f"not seen: {what} waits in the thread that trains, and hardly computes there."
             )
         if self.alone:
             return f"{self.more}, to work beside the training: {self.blame} runs in the thread that trains."
