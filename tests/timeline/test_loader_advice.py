@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from labkit.timeline.run import Host, LoaderFacts, OpTime, ProcessorTime, ThreadTime
+from labkit.timeline.run import Host, LoaderFacts, OpTime, ProcessorTime, ThreadTime, Tree
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
 
@@ -337,6 +337,17 @@ def test_threads_that_keep_exactly_one_core_busy_wait_for_the_interpreter(thread
     found = stalls.shares.get("GIL wait", 0)
     assert found / (found + stalls.shares["prep"]) == pytest.approx(waits, abs=0.01)
     assert stalls.cause == "prep"
+
+
+def test_ops_that_seem_to_have_computed_for_longer_than_all_processes_did_have_not():
+    """Few of their calls were asked: together they keep one core busy, and not nearly two."""
+    trace = trace_of(4, 1.8, ahead=True, cores=4)
+    tree = Tree(1, trace.run.op_times["PIL decode"].computed_ns / 1.8e9, 0.0)
+    assert "GIL wait" not in Timeline(trace).stalls.shares
+    stalls = Timeline(trace.with_run(tree=tree)).stalls
+    waits = stalls.shares["GIL wait"]
+    assert waits / (waits + stalls.shares["prep"]) == pytest.approx(0.75, abs=0.01)
+    assert stalls.advice.startswith("processes in place of threads"), stalls.advice
 
 
 def test_a_read_that_sleeps_beside_threads_that_take_turns_does_not_wait_for_the_interpreter():

@@ -73,8 +73,25 @@ class Beside:
     @property
     def computed(self) -> float:
         """How many cores all ops together keep busy while any worker works; a pause says nothing of the interpreter."""
-        works = union_of(lane.busy for lane in self.beside).total_ns if self.beside else self.trains.window_ns
-        return sum(one.computed_ns for one in self.run.op_times.values()) / max(1, works)
+        return self._asked_ns * self._all_of_it / self._works_ns
+
+    @property
+    def _asked_ns(self) -> int:
+        return sum(one.computed_ns for one in self.run.op_times.values())
+
+    @property
+    def _works_ns(self) -> int:
+        return max(1, union_of(lane.busy for lane in self.beside).total_ns if self.beside else self.trains.window_ns)
+
+    @property
+    def _processes_ns(self) -> float:
+        """How long all processes had a core: exactly, where it was recorded, and else as far as calls were asked."""
+        return self.run.tree.cpu_s * 1e9 if self.run.tree else self._asked_ns
+
+    @property
+    def _all_of_it(self) -> float:
+        """By what the processor time of ops, of which few calls were asked, is less than it seems: all did no more."""
+        return min(1.0, self._processes_ns / max(1, self._asked_ns))
 
     @property
     def held_up(self) -> dict[str, dict[int, float]]:
@@ -86,12 +103,13 @@ class Beside:
         """
         crowded = queued(self.run) >= QUEUED * self.trains.window_ns
         ready = had_core(computed(self.run), queued(self.run)) if crowded else 1.0
-        turns = self.one_core and not self.lacks_cores and self.computed >= TAKES_TURNS
+        several = self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and not self.lacks_cores
+        turns = several and TAKES_TURNS <= self._processes_ns / self._works_ns <= ONE_CORE
         found = {}
         for name, one in self.run.op_times.items():
-            share = one.computed_ns / max(1, one.open_ns)
+            share = self._all_of_it * one.computed_ns / max(1, one.open_ns)
             wanted = min(1.0, share / ready)
             found[name] = {CORE: wanted - share}
-            if turns and share * self.at_once >= TAKES_TURNS:
+            if turns and share * self.at_once >= INTERPRETER_FULL:
                 found[name][GIL] = 1 - wanted
         return found
