@@ -187,11 +187,11 @@ def test_processes_that_share_a_core_wait_for_it():
     cores = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(cores)})
-        timeline, _ = recorded(Processes())
+        timeline, _ = recorded(Processes(), steps=20)
     finally:
         os.sched_setaffinity(0, cores)
     shares = timeline.stalls.shares
-    assert shares["core wait"] > shares["prep"] / 2, shares
+    assert shares["core wait"] > shares["prep"] / 4, shares  # one call in eight was asked
     assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", "compute")
     assert any("core" in str(one) and "compute in worker" in str(one) for one in timeline.causes)
 
