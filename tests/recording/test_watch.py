@@ -682,7 +682,7 @@ def test_the_last_step_ends_when_its_work_is_done(tf, steps):
     done = []
 
     def work(number):
-        time.sleep(0.05)
+        time.sleep(0.2)
         done.append(time.time_ns())
         return number
 
