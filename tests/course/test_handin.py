@@ -528,7 +528,7 @@ def test_every_result_that_is_taken_can_be_drawn(tmp_path):
     text = group.html()
     assert len(Page(text).pictures) == 4
     assert "The chart shows the 72 that most students have, of 1003." in text
-    assert "Exercises: 60 bars" in text
+    assert "Exercises: 72 bars" in text
     assert "Busy share of the accelerator: 4 bars" in text, "names that are cut to the same stay two"
     assert text.count(_LONG) >= 3, "the tables have names in full"
     assert max(group.ratios()[_WIDE]) == 1e6
