@@ -91,8 +91,8 @@ gpu: #! with an NVIDIA GPU: CUDA into build/gpu, its tests, notebooks 09, 11–1
 	@nvidia-smi -L 2>/dev/null | grep '^GPU' || { echo "make gpu needs an NVIDIA GPU, and nvidia-smi finds none here" >&2; exit 1; }
 	@$(MAKE) --no-print-directory VENV=build/gpu EXTRAS=gpu,tfds,opencl,lab,grade,dev on-gpu
 
-# A GPU adds in any order, unless it is told not to; tests of losses compare the last digit, and so does notebook 11. The
-# other notebooks draw random numbers without a seed, which is not allowed then.
+# A GPU adds in any order, unless it is told not to; tests of losses compare the last digit, and so do notebooks 11 and
+# 11f. The other notebooks draw random numbers without a seed, which is not allowed then.
 on-gpu: $(READY) #! what make gpu runs, in the environment that it has made
 	@$(BIN)/python -c 'import sys, tensorflow as tf; sys.exit(0 if tf.config.list_physical_devices("GPU") else \
 	  "TensorFlow finds no GPU: its libraries of CUDA need a newer driver than the one that nvidia-smi names")'
@@ -102,8 +102,8 @@ on-gpu: $(READY) #! what make gpu runs, in the environment that it has made
 	else echo "The GPU is no OpenCL device here: its kernels are not tested."; fi
 	@TF_USE_LEGACY_KERAS=1 TF_DETERMINISTIC_OPS=1 $(BIN)/python -m pytest tests/recording/test_gpu.py tests/recording/test_watch.py \
 	  tests/recording/test_recorder.py -m "not long and not alone"
-	@TF_DETERMINISTIC_OPS=1 $(BIN)/python notebooks/build.py --execute 11
-	@$(BIN)/python notebooks/build.py --execute 09 11b 11c 11d 11e 11f 16
+	@TF_DETERMINISTIC_OPS=1 $(BIN)/python notebooks/build.py --execute 11 11f
+	@$(BIN)/python notebooks/build.py --execute 09 11b 11c 11d 11e 16
 	@$(BIN)/python -c 'import nvidia.dali' 2>/dev/null || echo "DALI is not installed in $(VENV), so nothing was decoded on the GPU. To measure it:" \
 	  "$(BIN)/python -m pip install -c constraints.txt nvidia-dali-cuda120, then $(BIN)/python notebooks/build.py --execute 16"
 	@for file in watch operations; do echo "== benchmarks/$$file.py"; $(BIN)/python benchmarks/$$file.py || exit 1; done

@@ -28,14 +28,14 @@ labkit.idea("11f")
 # %% [markdown]
 # ## The data
 #
-# The photos of notebook 11, 48×48 pixels each. `training.batches` is an endless pipeline of normalised batches of 32 photos with their labels.
+# The photos of notebook 11, 48×48 pixels each. `training.batches` is an endless pipeline of normalised batches of 32 photos with their labels. Nothing below needs photos that are changed at random, so `augment=None` leaves them as they are.
 
 # %% tags=["nbval-ignore-output"]
 learn = pixels.of(photos.load().train)
 print("to learn from:", learn)
 
 # %%
-pairs = training.batches(learn)
+pairs = training.batches(learn, augment=None)
 for spec in pairs.element_spec:
     print(spec)
 
