@@ -8,17 +8,18 @@
 # **You need** notebooks 09 and 11. This notebook is about a GPU, but it runs from top to bottom without one, too. The first cell says which of the two you have. About 40 minutes. Special words are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
+import os
+
 import keras
 import tensorflow as tf
 from keras import layers
 from labkit import accelerators, ladder, measures, operations_chart, photos, predictions
 
+# Without this line, TensorFlow takes nearly all memory of a GPU, and DALI finds none.
+os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 GPU = bool(tf.config.list_physical_devices("GPU"))
-if GPU:
-    print("A GPU trains here. All figures of training below are those of this GPU.")
-else:
-    print("No GPU is here. The processor trains, on the same cores as the pipeline.")
-    print("No figure below is one of a GPU.")
+print("A GPU trains here. All figures of training below are those of this GPU." if GPU else
+      "No GPU is here. The processor trains, on the same cores as the pipeline.")
 
 # %% [markdown]
 # ## The idea
@@ -106,14 +107,15 @@ predictions.commit("16.best", ..., unit="share")
 # %% [markdown]
 # ## Run
 #
-# The three copies train with an ordinary `model.fit`, and `labkit.Watch` records six steps. They take turns, so that a slow minute of the machine hits all of them:
+# The three copies train with an ordinary `model.fit`, and `labkit.Watch` records some of its steps. A pipeline makes batches ahead before the first step is over. So the first steps are left out, and with a GPU more steps are recorded. The copies take turns, so that a slow minute of the machine hits all of them:
 
 # %% tags=["nbval-ignore-output"]
+WARMUP, STEPS = (10, 30) if GPU else (2, 6)
 runs = {name: [] for name in models}
 for _ in range(measures.rounds_of(5)):
     for name, model in models.items():
-        watch = labkit.Watch(steps=6, warmup=2, name=name)
-        model.fit(data[name], steps_per_epoch=9, verbose=0, callbacks=[watch])
+        watch = labkit.Watch(steps=STEPS, warmup=WARMUP, name=name)
+        model.fit(data[name], steps_per_epoch=WARMUP + STEPS + 1, verbose=0, callbacks=[watch])
         runs[name].append(watch.trace)
 found = measures.Measures.from_traces(runs)
 found
@@ -131,7 +133,7 @@ for name in rungs:
 # %% [markdown]
 # ## The timeline
 #
-# With a GPU, the accelerator is the lane of its *kernels*: the small programs that a GPU runs. Another lane shows the copies from the memory of the host to the GPU. Without a GPU, the accelerator is the train step, as Python calls it.
+# With a GPU, the accelerator is the lane of its *kernels*: the small programs that a GPU runs. Another lane shows the copies from the memory of the host to the GPU. Without a GPU, the lane of the accelerator shows the calls of the train step.
 
 # %% tags=["nbval-ignore-output"]
 labkit.show(*(found.trace(name) for name in rungs), labels=tuple(rungs), steps=4)
@@ -162,7 +164,7 @@ for name, one in ops.items():
 
 # %% tags=["nbval-ignore-output"]
 card = accelerators.modelled(step_ms=free_ms, name="card model")
-modelled = labkit.measure(rungs, card, steps=6, repeats=5)
+modelled = labkit.measure(rungs, card, warmup=WARMUP, steps=STEPS, repeats=5)
 says = {name: labkit.Timeline(modelled.trace(name)).images_per_s for name in rungs}
 print(card.describe())
 for name in rungs:
@@ -219,7 +221,7 @@ if DALI:
 # %% [markdown]
 # ## Explain
 #
-# The row with free data is the limit of this network on this device. No pipeline can be faster. What is missing to it is the *stall*: the accelerator waits for data.
+# The row with free data is the limit of this network on this device. No pipeline can be faster. A row below it loses time in two ways: the accelerator waits for data, which is the *stall*, or the train step itself gets longer. The column *wait ms* of the first table shows the stall alone.
 #
 # *With a GPU*, the train step needs only a little time of the processor, which starts the kernels. So pipeline and training overlap, and the time of a step is about the longer one of the two. That is what the modelled accelerator assumes, and so it can be close to the truth. Two things are missing in it. It does not copy the batch to the GPU, and it does not start kernels. Where the two numbers differ, look for them in the timeline.
 #
@@ -229,7 +231,7 @@ if DALI:
 #
 # ## Exercises
 #
-# **16.1** Write `waiting_hours(photos, epochs, free, fed)`: for how many hours does the accelerator wait in a training? It trains `epochs` times on `photos` photos. With free data it would train `free` images per second, and with its pipeline it trains `fed` images per second. One line.
+# **16.1** Write `waiting_hours(photos, epochs, free, fed)`: for how many hours does a GPU wait in a training? Its train step takes as long as with free data. It trains `epochs` times on `photos` photos. With free data it would train `free` images per second, and with its pipeline it trains `fed` images per second. One line.
 
 # %% tags=["stub"]
 def waiting_hours(photos, epochs, free, fed):
