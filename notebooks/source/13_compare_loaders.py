@@ -301,7 +301,7 @@ if "Grain, 2 threads" in loaders:
 # | DALI | 505 | 2.87 |
 # | decoding alone | 1,556 | 0.93 |
 #
-# The aim of tf.data was 1.15 over each. Grain wins, and PyTorch comes too near: all three call the same functions of OpenCV and libjpeg-turbo, which alone take 38 ms of a core for 32 photos. With all else tf.data takes 39, Grain 37 to 41, and PyTorch, whose batches go through shared memory, 45. So no tenth is left beside the work. (Why nobody decodes at a smaller size: see 13b.)
+# Above 1, tf.data is faster. tf.data, Grain and PyTorch call the same C functions, and the last row says that decoding alone takes nearly all of the time. So none of the three can win by much. DALI has functions of its own. (Why nobody decodes at a smaller size: see 13b.)
 #
 # ### When another loader is no remedy
 #
