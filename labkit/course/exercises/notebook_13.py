@@ -79,12 +79,13 @@ def a_loader_of_pytorch(function: Any) -> None:
             raise Wrong(f"for workers={workers} your loader has {made.num_workers}: num_workers says how many")
         if workers and not made.persistent_workers:
             raise Wrong("workers end with each epoch, and the next starts others: persistent_workers lets them live")
-    epochs = [_numbers_of_an_epoch(made) for _ in range(12)]
-    for epoch in epochs:
+    epochs = [_numbers_of_an_epoch(made, 4) for _ in range(12)]
+    in_threes = _numbers_of_an_epoch(_of_pytorch(function, photos, 3, 0), 3)
+    for epoch in (*epochs, in_threes):
         if twice := sorted(n for n in epoch if epoch.count(n) > 1):
             raise Wrong(f"photo {twice[0]} comes twice in an epoch: shuffle without replacement")
         if len(epoch) != 12:
-            raise Wrong(f"of 14 photos an epoch has {len(epoch)}, expected 12: three whole batches of 4")
+            raise Wrong(f"of 14 photos an epoch has {len(epoch)}, expected 12: all that fill whole batches")
     if epochs[0] == sorted(epochs[0]):
         raise Wrong("the photos come in the order of their numbers: shuffle them")
     if epochs.count(epochs[0]) == len(epochs):
@@ -110,8 +111,8 @@ def _of_pytorch(function: Any, *arguments: Any) -> Any:
     return made
 
 
-def _numbers_of_an_epoch(loader: Any) -> list[int]:
-    """Return the numbers of the photos of an epoch; the first batch that is not as it should be is refused."""
+def _numbers_of_an_epoch(loader: Any, batch: int) -> list[int]:
+    """Return the numbers of the photos of an epoch in batches of `batch`; the first batch that is wrong is refused."""
     found = []
     for made in itertools.islice(loader, 15):
         if not isinstance(made, (tuple, list)) or len(made) != 2:
@@ -126,13 +127,14 @@ def _numbers_of_an_epoch(loader: Any) -> list[int]:
         images, labels = made
         if str(images.dtype) != "torch.uint8":
             raise Wrong(f"the images are {images.dtype}, expected torch.uint8: small as long as they are on their way")
-        if tuple(images.shape) != (4, 4, 6, 3):
+        expected = (batch, 4, 6, 3)
+        if tuple(images.shape) != expected:
             last = found and tuple(images.shape) == (2, 4, 6, 3)
-            more = ": leave out the last batch, which is a smaller one" if last else ", expected (4, 4, 6, 3)"
-            raise Wrong(f"the images of a batch have the shape {tuple(images.shape)}{more}")
-        if str(labels.dtype) != "torch.int64" or tuple(labels.shape) != (4,):
+            more = ": leave out the last batch, which is a smaller one" if last else f", expected {expected}"
+            raise Wrong(f"with batch={batch} the images of a batch have the shape {tuple(images.shape)}{more}")
+        if str(labels.dtype) != "torch.int64" or tuple(labels.shape) != (batch,):
             shape = tuple(labels.shape)
-            raise Wrong(f"the labels are {labels.dtype} of the shape {shape}, expected torch.int64 and (4,)")
+            raise Wrong(f"the labels are {labels.dtype} of the shape {shape}, expected torch.int64 and ({batch},)")
         numbers = [int(label) - 100 for label in labels]
         if any((image != 9 * number).any() for image, number in zip(images, numbers, strict=True)):
             raise Wrong("the pixels and the labels of a batch are not those of the same photos")

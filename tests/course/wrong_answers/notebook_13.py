@@ -287,6 +287,8 @@ WRONG["13.3"] = [
     (_loader(batch_size=1), "shape (1, 4, 6, 3), expected (4, 4, 6, 3)"),
     (_loader(batch_size=2), "shape (2, 4, 6, 3), expected (4, 4, 6, 3)"),
     (_loader(batch_size=5, drop_last=False), "expected (4, 4, 6, 3)"),
+    (_loader(batch_size=4), "with batch=3 the images of a batch have the shape (4, 4, 6, 3), expected (3, 4, 6, 3)"),
+    (_loader(batch_size=lambda photos, batch, workers: len(photos) // 3), "shape (4, 4, 6, 3), expected (3, 4, 6, 3)"),
     (_loader(dataset=lambda photos, batch, workers: photos[:8]), "an epoch has 8"),
     (_loader(dataset=lambda photos, batch, workers: photos[:12]), "never comes"),
     (_loader(dataset=lambda photos, batch, workers: _Turned(photos)), "not those of the same photos"),
