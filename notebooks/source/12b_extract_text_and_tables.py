@@ -153,7 +153,7 @@ from_json = tf.data.Dataset.from_generator(batches, output_signature=signature)
 print(sum(len(caption) for caption, _ in from_json.as_numpy_iterator()), "objects")
 
 # %% [markdown]
-# A bad line stops this generator, and its error (the first one below) names no file; its `line 1` is a place in the object, for in the file it was line 19. Bytes that are no UTF-8 stop nobody: `TextLineDataset` hands them on, and one word gets two numbers. `source_check` reads a file once, before the training starts:
+# A bad line stops this generator, and its error (the first one below) names no file; its `line 1` counts within the object. In the file, it is line 19. Bytes that are no UTF-8 stop nobody: `TextLineDataset` hands them on, and one word gets two numbers. `source_check` reads a file once, before the training starts:
 
 # %%
 place = Path(folder.name)
@@ -197,7 +197,13 @@ for row in rows.map(numbers).unbatch().as_numpy_iterator():
 # %% [markdown]
 # ## Exercises
 #
-# **12.4** Which vector does a word get that nobody has seen before? Write `vectors(line, vocabulary, table, length)`. `line` is a clean line, and `vocabulary` is the list of all known words. `table` is an array with a vector in each row, as an embedding has it: row 0 stands where a line has no more words, row 1 is for every word that is not known, row 2 for the first word of the vocabulary, row 3 for the second, and so on. It returns `length` rows: the vectors of the words, then row 0 as often as needed. Three lines.
+# **12.4** Which vector does a word get that nobody has seen before? Write `vectors(line, vocabulary, table, length)`. `line` is a clean line, and `vocabulary` is the list of all known words. `table` is an array with a vector in each row, as an embedding has it:
+#
+# - row 0 fills up a line that is too short,
+# - row 1 is for every word that is not known,
+# - row 2 is for the first word of the vocabulary, row 3 for the second, and so on.
+#
+# The result has `length` rows: the vectors of the words, then row 0 as often as needed. For example, with the vocabulary `["the", "a"]` and the length 3, the line `"a zebra"` becomes rows 3, 1 and 0 of the table. Three lines.
 
 # %% tags=["stub"]
 def vectors(line, vocabulary, table, length):
@@ -213,7 +219,13 @@ def vectors(line, vocabulary, table, length):
 labkit.check("12.4", vectors)
 
 # %% [markdown]
-# **12.5** One call for each line is slow. Write `encoded(lines, clean, lookup, size)`. `lines` is a dataset of texts as `TextLineDataset` gives it; `clean` and `lookup` do what they did above. It returns batches of whole numbers, `size` lines in each (the last batch may be smaller), every line filled up to the longest line of its own batch. `clean` and `lookup` are called once for each batch. Two lines.
+# **12.5** One call for each line is slow. Write `encoded(lines, clean, lookup, size)`. `lines` is a dataset of texts, as `TextLineDataset` gives it. `clean` takes a batch of texts and returns clean texts. `lookup` takes a batch of words, as `split` makes it above, and returns whole numbers. The result is a dataset of batches of whole numbers:
+#
+# - each batch has `size` lines; the last one may be smaller,
+# - each line is filled up to the longest line of its own batch,
+# - `clean` and `lookup` are called once for each batch.
+#
+# For example, with the vocabulary `["", "[UNK]", "the", "a"]` and the size 2, the lines `"A zebra!"` and `"The"` become one batch, `[[3, 1], [2, 0]]`. Two lines.
 
 # %% tags=["stub"]
 def encoded(lines, clean, lookup, size):
