@@ -290,7 +290,7 @@ if "Grain, 2 threads" in loaders:
 # | Grain | threads or processes | order that can be repeated, resuming | plain Python in threads |
 # | DALI | threads of C++, or the GPU | decoding on the GPU, video | Linux and NVIDIA; own code is a plug-in |
 #
-# And at its fastest? `benchmarks/loaders.py` gives every loader OpenCV, fast settings and uint8 (measured for this course, two cores):
+# And at its fastest? `benchmarks/loaders.py` gives every loader fast settings and uint8, and all but DALI use OpenCV (measured for this course, two cores):
 #
 # | loader | images/s | tf.data ÷ it |
 # |---|---|---|
