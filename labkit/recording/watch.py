@@ -194,7 +194,12 @@ class _Window:
         whole = np.array([name.startswith("EagerLocalExecute: __") for name in run.spans.names], bool)
         run.spans = run.spans.where(~whole[run.spans.name])
         calls = unix(np.array(self.calls, np.int64).ravel(), run.clock).reshape(-1, 2)
-        roots, unseen = run.spans.where(run.spans.select(name=ROOT)), []
+        roots, unseen, spans = run.spans.where(run.spans.select(name=ROOT)), [], []
+        for name, *ends in self.script:
+            start, end = unix(np.array(ends, np.int64), run.clock).tolist()
+            spans.append(Span(SCRIPT, name, "train" if name == VALIDATION else "iterator", start, end - start, -1))
+            if name == VALIDATION:  # what it asks for is no wait for a batch
+                roots = roots.where((roots.start_ns < start) | (roots.start_ns >= end))
         if self.waits:
             stamps = _timed(calls, unix(np.array(self.waits, np.int64).ravel(), run.clock).reshape(-1, 2))
         else:
@@ -203,10 +208,6 @@ class _Window:
         images = batch * len(stamps) if images is None and batch else images
         trace = assemble(run, stamps, images)
         run.steps, run.window_images = len(stamps), images or 0
-        spans = []
-        for name, *ends in self.script:
-            start, end = unix(np.array(ends, np.int64), run.clock).tolist()
-            spans.append(Span(SCRIPT, name, "train" if name == VALIDATION else "iterator", start, end - start, -1))
         for name, category, *ends in self.parts:
             start, end = unix(np.array(ends, np.int64), run.clock).tolist()
             step = int(np.searchsorted(stamps[:, 0], start, side="right")) - 1
@@ -735,7 +736,7 @@ class watching(_Watcher, contextlib.AbstractContextManager):
 
     ``with labkit.watching() as step:`` stands around the loop, and ``with step(images):`` in it around each train step;
     ``step.trace`` is there when the window is over. The wait is the time in ``next()`` of the dataset before. `waits`
-    and `part` note what the profiler cannot see.
+    and `part` note what the profiler cannot see, and ``with step.validation():`` stands around what is no train step.
 
     Parameters
     ----------
@@ -852,6 +853,14 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         yield
         if self._window is not None:
             self._window.parts.append((name, category, start, time.perf_counter_ns()))
+
+    @contextlib.contextmanager
+    def validation(self) -> Iterator[None]:
+        """Stand around a validation between two train steps: its time and its ops are none of theirs."""
+        start = time.perf_counter_ns()
+        yield
+        if self._window is not None:
+            self._window.script.append((VALIDATION, start, time.perf_counter_ns()))
 
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():

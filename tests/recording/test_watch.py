@@ -602,6 +602,31 @@ def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
         assert np.median(waits) >= 0.015e9, "the first dataset takes 20 ms, the second one nothing"
 
 
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_validation_in_a_loop_of_ones_own_belongs_to_no_step(tf, every):
+    relu = tf.function(tf.nn.relu)
+
+    def validate():
+        for images, _ in data(tf, 3, 0.03):
+            relu(images)
+
+    with labkit.watching(steps=6, warmup=0) as step:
+        for number, (images, _) in enumerate(data(tf, 8)):
+            with step(images):
+                tf.reduce_sum(images)
+            if number % every == every - 1:
+                with step.validation():
+                    validate()
+    trace = step.trace
+    spans = trace.where(trace.select(name=VALIDATION, kind="script"))
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    assert len(spans) == 5 // every
+    assert (spans.duration_ns >= 3 * 0.03e9).all()
+    assert (waits.start_ns[every::every] >= spans.end_ns).all(), "what it asks for is no wait for a batch"
+    assert (trains.end_ns[every - 1 : 5 : every] <= spans.start_ns).all()
+    assert "Relu" not in {row.name for row in labkit.operations(trace).rows if row.where == "train step"}
+
+
 def test_a_call_that_trains_several_steps_has_a_wait_for_each(tf):
     batches = iter(data(tf, 60, 0.01))
 
