@@ -568,10 +568,9 @@ class Watch(_Watcher, keras.callbacks.Callback):
             with self._never_stopping():
                 self._counted, self._counts = self._count(), [(0, self._trained())]
                 self._open(fit=_fit_of(self.model))
-        for name, mine in self._stand_ins().items() if self._window is not None else ():
-            if getattr(self.model, name) != mine:  # the script may make it anew
-                self._own[name] = getattr(self.model, name)
-                setattr(self.model, name, mine)
+        if self._window is not None:
+            with self._never_stopping():
+                self._take_over()
         self._seen += self.model.steps_per_execution
         self._at_end = batch + self.model.steps_per_execution >= self._epoch_steps
 
@@ -606,6 +605,14 @@ class Watch(_Watcher, keras.callbacks.Callback):
             "evaluate": self._evaluates,
             "predict": self._predicts,
         }
+
+    def _take_over(self) -> None:
+        """Put the stand-ins in their places, for the first time or where the script has made a function anew."""
+        for name, mine in self._stand_ins().items():
+            # A model of another trainer may have nothing to evaluate or to predict with.
+            if (name == "train_function" or hasattr(self.model, name)) and getattr(self.model, name) != mine:
+                self._own[name] = getattr(self.model, name)
+                setattr(self.model, name, mine)
 
     def _watched(self, *args: Any, **named: Any) -> Any:
         """Stand in for ``model.train_function`` as long as the window is open."""
@@ -689,10 +696,11 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._discard("")
 
     def _discard(self, why: str) -> None:
-        for name, mine in self._stand_ins().items() if self._own else ():
-            if getattr(self.model, name) == mine:
-                delattr(self.model, name)  # a method of its class is its own again
-                if getattr(self.model, name, None) != self._own[name]:
+        for name, mine in self._stand_ins().items():
+            if name in self._own and getattr(self.model, name, None) == mine:
+                if hasattr(type(self.model), name):  # else another training would find nothing for a moment
+                    delattr(self.model, name)  # a method of its class is its own again
+                if getattr(self.model, name) != self._own[name]:
                     setattr(self.model, name, self._own[name])
         super()._discard(why)
 

@@ -9,6 +9,7 @@ import re
 import sys
 import threading
 import time
+import types
 import warnings
 
 import numpy as np
@@ -372,6 +373,66 @@ def test_a_callback_that_evaluates_is_a_validation(tf, keras, does):
     assert len(spans) == 1
     assert spans.duration_ns[0] >= 4 * 0.02e9
     assert not {"reset_metrics", "evaluate", "predict"} & vars(model).keys(), "the functions of Keras are back"
+
+
+def test_a_model_that_lets_nothing_be_put_in_its_place_trains_on(tf, keras):
+    class Fixed(keras.Sequential):
+        predict = property(lambda self: "what nobody may set")
+
+    def model():
+        fixed = Fixed(network(keras).layers)
+        fixed.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return fixed
+
+    plain, watched, watch = fit(model(), data(tf, 6)), model(), labkit.Watch(steps=3, warmup=1)
+    with pytest.warns(UserWarning, match="the training goes on: AttributeError.*predict") as warned:
+        assert fit(watched, data(tf, 6), watch) == plain
+    assert len(warned) == 1
+    assert not {"reset_metrics", "evaluate"} & vars(watched).keys(), "the functions of Keras are back"
+    with pytest.raises(RecordingError, match="predict"):
+        assert watch.trace
+
+
+def begun(watch, model):
+    """Let another function than ``fit`` train a model; return the watch before the first step, as callbacks see it."""
+    watch.set_model(model)
+    watch.on_train_begin()
+    watch.on_epoch_begin(0)
+    watch.on_train_batch_begin(0)
+    return watch
+
+
+def test_a_model_of_another_trainer_needs_only_what_trains(tf):
+    facts = {"name": "another", "steps_per_execution": 1, "metrics": [], "layers": []}
+    model = types.SimpleNamespace(train_function=lambda batches: tf.reduce_sum(next(batches)[0]), **facts)
+    batches, watch = iter(data(tf, 4)), begun(labkit.Watch(steps=3, warmup=0), model)
+    own = [name for name in ("evaluate", "predict", "reset_metrics") if hasattr(model, name)]
+    for _ in range(3):
+        model.train_function(batches)
+    assert own == []
+    assert watch.trace.run.steps == 3
+
+
+def test_a_training_that_was_left_never_lacks_its_function(tf, keras):
+    """Another thread gives it back, while the next training may look for it."""
+    lacked = []
+
+    class Watched(keras.Sequential):
+        def __delattr__(self, name):
+            super().__delattr__(name)
+            lacked.extend([] if hasattr(self, name) else [name])
+
+    def leave(*_, **named):
+        raise ZeroDivisionError
+
+    model, watch, leaving = Watched(network(keras).layers), labkit.Watch(warmup=0), keras.callbacks.Callback()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    leaving.on_train_batch_end = leave
+    with pytest.raises(ZeroDivisionError):
+        fit(model, data(tf, 6), watch, leaving)
+    fit(model, data(tf, 6), labkit.Watch(steps=3))
+    assert getattr(model.train_function, "__self__", None) is not watch
+    assert lacked == []
 
 
 @pytest.mark.parametrize("batches", [4, 9], ids=["the dataset tells its end", "the end comes unforeseen"])
