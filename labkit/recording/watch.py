@@ -100,9 +100,12 @@ class _Window:
         return self._full
 
     def look(self) -> None:
-        """End the profile if it is full and no step runs: a validation, and what follows a loop, do not ask."""
+        """End the profile if it is full and no step runs: a validation, and what follows a loop, do not ask.
+
+        Before its first step there is nothing to keep.
+        """
         with self._lock:
-            if not self._inside and self.full:
+            if self.calls and not self._inside and self.full:
                 self._end()
 
     def _end(self) -> None:

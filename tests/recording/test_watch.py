@@ -526,6 +526,18 @@ def test_memory_that_the_training_keeps_is_not_all_the_profilers(tf, keras):
     assert watch.trace.run.steps < 12
 
 
+def test_memory_that_is_taken_before_the_first_step_leaves_that_step(tf, keras):
+    def take(batch, logs=None):
+        kept.append(np.ones(500_000))
+        time.sleep(4 * LOOK_S if batch == 2 else 0)
+
+    watch, taking, kept = labkit.Watch(warmup=2, max_events=1), keras.callbacks.Callback(), []
+    taking.on_train_batch_begin = take
+    fit(network(keras), data(tf, 5), watch, taking)
+    assert watch.trace.run.steps == 1
+    assert "the window ended after 1 of 20 steps" in watch.trace.run.profiler.note
+
+
 @pytest.mark.parametrize("more", [0, 2])
 def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile, more):
     """What follows the loop, still under `watching`, is no step; a step that comes after all is none of the window."""
