@@ -387,6 +387,9 @@ class _Watcher:
     #: The last one that began; a training that was interrupted may have left its window open.
     _last: weakref.ref[_Watcher] | None = None
 
+    #: The last one that looked after a window.
+    _last_guard: threading.Thread | None = None
+
     #: Held by whoever ends the window of a training that may be over: a guard does it in a thread of its own.
     _ending = threading.Lock()
 
@@ -401,6 +404,8 @@ class _Watcher:
         left = _Watcher._last and _Watcher._last()
         if left:
             left._abandon(left._window)
+        elif _Watcher._last_guard:
+            _Watcher._last_guard.join()  # it gives the profiler of one that is gone back
         self._forget(why)
         _Watcher._last = weakref.ref(self)
 
@@ -430,7 +435,9 @@ class _Watcher:
         """Open the window, and let a thread look after it."""
         self._window = window = _Window(self.keep, self.max_events, **how)
         name, daemon = "labkit guard of a window", None if window.fit else True  # a daemon where fit runs in one
-        threading.Thread(target=_guard, args=(self, window), name=name, daemon=daemon).start()
+        guard = threading.Thread(target=_guard, args=(weakref.ref(self), window), name=name, daemon=daemon)
+        _Watcher._last_guard = guard
+        guard.start()
 
     def _window_of_a_step(self) -> _Window | None:
         """Return the window if a step that begins is one of it; close it if its profile has ended meanwhile."""
@@ -488,15 +495,20 @@ def _runs(frame: FrameType) -> bool:
     return False
 
 
-def _guard(watcher: _Watcher, window: _Window) -> None:
+def _guard(of: weakref.ref[_Watcher], window: _Window) -> None:
     """Wait for the end of a window; end its profile if it is full between steps, and it if ``fit`` is over without it.
 
     Keras calls no callback when a training is interrupted or another callback fails. Only the frame of it tells.
+    Where there is no ``fit``, the window ends with its watcher at the latest, which nobody keeps alive for this.
     """
-    while watcher._window is window and (window.fit is None or _runs(window.fit)):
+    while (watcher := of()) and watcher._window is window and (window.fit is None or _runs(window.fit)):
+        watcher = None
         window.look()
         time.sleep(LOOK_S)
-    watcher._abandon(window)
+    if watcher:
+        watcher._abandon(window)
+    else:
+        window.discard()
 
 
 class Watch(_Watcher, keras.callbacks.Callback):
@@ -531,7 +543,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
     epoch and that of the window end when the device is done. A callback that evaluates or predicts is a validation.
     A training that is interrupted, or fails in another callback, leaves no trace. A thread looks whether ``fit`` still
     runs, and gives the profiler back about a tenth of a second after it is over. Where another function than
-    ``model.fit`` calls the callbacks, the profiler runs until the next `Watch` begins.
+    ``model.fit`` calls the callbacks, the profiler runs until the next `Watch` begins or this one is gone.
     A callback that Keras calls after each batch makes it wait for the device every time. This one is none: in its
     window it stands around ``model.train_function``, and outside of it counts.
     """

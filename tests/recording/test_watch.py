@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import gc
 import itertools
 import re
 import sys
@@ -11,6 +12,7 @@ import threading
 import time
 import types
 import warnings
+import weakref
 
 import numpy as np
 import pytest
@@ -433,6 +435,17 @@ def test_a_training_that_was_left_never_lacks_its_function(tf, keras):
     fit(model, data(tf, 6), labkit.Watch(steps=3))
     assert getattr(model.train_function, "__self__", None) is not watch
     assert lacked == []
+
+
+def test_a_watch_that_nobody_needs_is_freed_and_gives_the_profiler_back(tf, keras):
+    """Where another function than ``fit`` is left in the window, nobody tells."""
+    gone = weakref.ref(begun(labkit.Watch(warmup=0), network(keras)))
+    time.sleep(2 * LOOK_S)
+    gc.collect()
+    assert gone() is None
+    watch = labkit.Watch(steps=3, warmup=0)
+    fit(network(keras), data(tf, 4), watch)
+    assert watch.trace.run.steps == 3
 
 
 @pytest.mark.parametrize("batches", [4, 9], ids=["the dataset tells its end", "the end comes unforeseen"])
