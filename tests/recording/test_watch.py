@@ -800,7 +800,8 @@ def test_the_last_step_ends_when_its_work_is_done(tf, steps):
     tf.config.experimental.set_synchronous_execution(False)
     try:
         with labkit.watching(steps=steps, warmup=1) as step:
-            for number, (images, _) in enumerate(data(tf, 5)):
+            batches = iter(data(tf, 5))  # kept beyond the loop: to free it may wait for what was handed over
+            for number, (images, _) in enumerate(batches):
                 with step(images):
                     tf.py_function(work, [1], tf.int32)
                     handed_over = len(done)
