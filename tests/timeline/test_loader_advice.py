@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from labkit.timeline.causes import thresholds
 from labkit.timeline.run import Host, LoaderFacts, OpTime, ProcessorTime, ThreadTime, Tree
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
@@ -261,13 +262,14 @@ def test_a_wait_in_the_thread_that_trains_for_somebody_who_is_not_seen_is_nobody
     timeline = Timeline(Trace.from_spans(spans, kinds, origin="measured").with_run(loader=LOADER))
     stalls = timeline.stalls
     assert {one.kind for one in timeline.causes} == {cause}
+    assert stalls.unexplained == pytest.approx(stalls.shares[cause])
     assert (stalls.cause, stalls.blame) == (None, None)
     assert stalls.advice.startswith("nothing yet: nobody saw what ran in most of the gaps")
     assert ("queue" in stalls.advice) == ("queue" in str(timeline.causes[0])) == ("queue" in cause)
 
 
 @pytest.mark.parametrize(("rests_ms", "cause"), [(10, "queue empty"), (0.5, "prep")])
-def test_who_fills_a_queue_is_to_blame_while_he_works_and_the_queue_while_he_rests(rests_ms, cause):
+def test_who_fills_a_queue_is_to_blame_while_it_works_and_the_queue_while_it_rests(rests_ms, cause):
     kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline", "thread 0": "pipeline"}
     spans = []
     for step in range(10):
@@ -325,6 +327,34 @@ def test_what_may_wait_for_something_else_is_not_told_to_work_less_where_cores_l
     names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in trace.threads)
     advice = Timeline(replace(trace, threads=names)).stalls.advice
     assert advice.startswith(says), advice
+
+
+@pytest.mark.parametrize("category", ["read", "batch", "transfer"])
+@pytest.mark.parametrize(("computes", "says"), [(0.3, "nothing yet: threads waited for a core"), (1.0, "fewer ")])
+def test_more_work_at_once_is_no_advice_where_cores_lack(category, computes, says):
+    trace = queued(trace_of(2, computes, ahead=True, work=("load", category)), 0.25 if computes < 1 else 0.5)
+    names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in trace.threads)
+    advice = Timeline(replace(trace, threads=names)).stalls.advice
+    assert advice.startswith("a cheaper load" if (category, computes) == ("batch", 1.0) else says), advice
+
+
+@pytest.mark.parametrize("queued_ms", [0, 70, 900])
+def test_other_programs_are_said_to_hold_the_cores_only_where_workers_waited_for_longer_than_they_ran(
+    queued_ms, monkeypatch
+):
+    """No samples are taken of a loader with processes: what its threads computed is known of each."""
+    monkeypatch.setattr(thresholds, "CROWDED", 0.5)
+    trace = trace_of(2, 1.4, ahead=True)
+    computed = trace.run.op_times["PIL decode"].computed_ns
+    clock = ProcessorTime(queued_ns=queued_ms * MS, threads=(ThreadTime(computed, queued_ms * MS, 0),))
+    run = replace(trace.run, processor=clock, host=Host(cpus=2, others=0.5))
+    advice = Timeline(replace(trace, run=run)).stalls.advice
+    assert advice.startswith("nothing yet: other programs took") == (queued_ms > 1.5 * computed / MS), advice
+
+
+def test_shares_of_all_causes_can_be_asked_for():
+    shares = Timeline(trace_of(2, 2, ahead=True)).stalls.shares
+    assert [shares[cause] for cause in ("core wait", "GIL wait", "queue empty", "queue full")] == [0] * 4
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from labkit.timeline.causes.effort import computed, had_core, queued
 from labkit.timeline.causes.per_gap import CORE, GIL
@@ -43,57 +44,56 @@ class Beside:
     def _name(self, lane: Lane) -> str:
         return lane.name.removeprefix(self._whose)
 
-    @property
+    @cached_property
     def at_once(self) -> float:
         """How many threads of all processes work at once, on average over the time that any does."""
         any_ns = union_of(lane.busy for lane in self.beside).total_ns if self.beside else 0
         return sum(lane.busy.total_ns for lane in self.beside) / any_ns if any_ns else 0.0
 
-    @property
+    @cached_property
     def lacks_cores(self) -> bool:
         """Whether what was open without computing was mostly ready, and waited for a core."""
-        queued = self.run.processor.queued_ns if self.run.processor else None
         waited = sum(one.open_ns - one.computed_ns for one in self.run.op_times.values())
-        return queued is not None and queued >= QUEUED * self.trains.window_ns and queued >= _MOSTLY * waited
+        return queued(self.run) >= max(QUEUED * self.trains.window_ns, _MOSTLY * waited)
 
-    @property
+    @cached_property
     def one_core(self) -> bool:
         """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
-        return self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and self.computed <= ONE_CORE
+        return self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and self.busy_cores <= ONE_CORE
 
-    @property
+    @cached_property
     def in_turn(self) -> bool:
         """Whether several such threads work one after the other, and keep a core busy: nobody can tell why.
 
         The interpreter lets calls of less than 5 ms end before another thread has its turn, so they never overlap.
         """
         several = self.threads and len(self.beside) > 1 and self.at_once < ONE_BY_ONE
-        return several and self.cores > 1 and INTERPRETER_FULL <= self.computed <= ONE_CORE
+        return several and self.cores > 1 and INTERPRETER_FULL <= self.busy_cores <= ONE_CORE
 
-    @property
-    def computed(self) -> float:
+    @cached_property
+    def busy_cores(self) -> float:
         """How many cores all ops together keep busy while any worker works; a pause says nothing of the interpreter."""
         return self._asked_ns * self._all_of_it / self._works_ns
 
-    @property
+    @cached_property
     def _asked_ns(self) -> int:
         return sum(one.computed_ns for one in self.run.op_times.values())
 
-    @property
+    @cached_property
     def _works_ns(self) -> int:
         return max(1, union_of(lane.busy for lane in self.beside).total_ns if self.beside else self.trains.window_ns)
 
-    @property
+    @cached_property
     def _processes_ns(self) -> float:
-        """How long all processes had a core: exactly, where it was recorded, and else as far as calls were asked."""
+        """How long all processes had a core: exactly where it was recorded, else that of the calls that were asked."""
         return self.run.tree.cpu_s * 1e9 if self.run.tree else self._asked_ns
 
-    @property
+    @cached_property
     def _all_of_it(self) -> float:
         """By what the processor time of ops, of which few calls were asked, is less than it seems: all did no more."""
         return min(1.0, self._processes_ns / max(1, self._asked_ns))
 
-    @property
+    @cached_property
     def held_up(self) -> dict[str, dict[int, float]]:
         """The share of the time of each op in which its calls waited for a core, or for the interpreter, by cause.
 

@@ -146,7 +146,12 @@ def had_core(computed_ns: float, queued_ns: float) -> float:
 
 
 def computed(run: Run) -> int:
-    """Return how long threads that lived to the end had a core, all together; 0 where nobody counts it."""
+    """Return how long threads had a core, all together; 0 where nobody counts it.
+
+    Samples of one process tell it, where there are some, and else the threads of all processes that lived to the end.
+    """
+    if run.processor and (cpu := run.processor.cpu_ns):
+        return cpu[-1] - cpu[0]
     return sum(one.computed_ns for one in run.processor.threads) if run.processor else 0
 
 

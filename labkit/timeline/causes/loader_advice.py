@@ -53,7 +53,8 @@ class LoaderAdvice(Beside):
         super().__init__(lanes, run)
         self.cause, self.blame = cause, blame or "the work"
         self.facts: LoaderFacts = run.loader
-        self.effort = efforts.get(self.blame)
+        effort = efforts.get(self.blame)
+        self.computes = effort.computes if effort else None
         self.more, self.further = _MORE[self.facts.framework], _AHEAD[self.facts.framework]
         if self.facts.framework == "torch" and self.facts.settings.get("workers") == "0":
             self.further = "workers (num_workers=1 or more)"  # without, PyTorch refuses a prefetch_factor
@@ -79,8 +80,16 @@ class LoaderAdvice(Beside):
                 "what a recording of the tf.data.Dataset itself advises: this loader waits for its next element, and "
                 "what the threads of tf.data do meanwhile is not seen from outside."
             )
-        ahead = self.cause in ("fetch", "prep", "batch", "transfer") and self.rests
-        return self._ahead() if ahead else getattr(self, f"_{self.cause}")()
+        work = self.cause in ("fetch", "prep", "batch", "transfer")
+        if work and self.rests:
+            return self._ahead()
+        if work and self.lacks_cores and not (self.alone or self.dali) and (self.one_core or not self.computes):
+            other = "takes turns at the interpreter" if self.one_core else "waits for something else"
+            return (
+                f"nothing yet: threads waited for a core, so nobody can tell whether {self.blame} needs more cores, or "
+                f"{other}. Close other programs and record again."
+            )
+        return getattr(self, f"_{self.cause}")()
 
     @property
     def rests(self) -> bool:
@@ -109,10 +118,11 @@ class LoaderAdvice(Beside):
             return (
                 f"{self.more}, so that files are read beside the training: {self.blame} runs in the thread that trains."
             )
-        return f"more reads at once ({self.more}), fewer and larger files, fewer bytes, or a cache in memory."
+        at_once = "" if self.lacks_cores else f"more reads at once ({self.more}), "
+        return f"{at_once}fewer and larger files, fewer bytes, or a cache in memory."
 
     def _prep(self) -> str:
-        waits = self.effort is not None and self.effort.computes is False and not self.lacks_cores
+        waits = self.computes is False and not self.lacks_cores
         if self.alone and (waits or self.blame == RESTS):
             what = "the loader" if self.blame == RESTS else self.blame
             return (
@@ -126,14 +136,7 @@ class LoaderAdvice(Beside):
                 f"{_MORE['dali']} where cores are free, or less work for the processor: "
                 "what DALI's threads do is not seen."
             )
-        computes = self.effort is not None and self.effort.computes
-        if self.lacks_cores and (self.one_core or not computes):
-            other = "takes turns at the interpreter" if self.one_core else "waits for something else"
-            return (
-                f"nothing yet: threads waited for a core, so nobody can tell whether {self.blame} needs more cores, or "
-                f"{other}. Close other programs and record again."
-            )
-        if self.one_core and self.computed >= INTERPRETER_FULL:
+        if self.one_core and self.busy_cores >= INTERPRETER_FULL:
             return (
                 f"processes in place of threads: they take turns at the interpreter (GIL), and {self.blame} keeps one "
                 "core busy in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -16,8 +17,8 @@ from labkit.timeline.wording import milliseconds, percent, short_op
 #: copying elements together; ``transfer``: from process to process; ``copy``: the way into the device; ``start``: the
 #: first batch of all, and what nothing else explains while an epoch begins or a shuffle buffer fills; ``framework``:
 #: handing over, scheduling, Python. The last four are those of other loaders than tf.data: ``queue empty`` and ``queue
-#: full``, where nobody is seen at the other end; ``core wait`` and ``GIL wait``, by which work lasts longer since its
-#: thread had no core, or not the interpreter.
+#: full``, where nobody is seen at the other end; ``core wait`` and ``GIL wait``, by which work lasts longer because its
+#: thread had no core, or did not have the interpreter.
 CAUSES = ("fetch", "prep", "batch", "transfer", "copy", "start", "framework", "unknown", "queue empty", "queue full",
           "core wait", "GIL wait")  # fmt: skip
 
@@ -49,10 +50,15 @@ def filling(node: str) -> str:
     return f"{word} fills its buffer" if word.startswith("Shuffle") else f"{word} begins an epoch"
 
 
-def by_cause(parts_ns: np.ndarray) -> dict[str, int]:
+def by_cause(parts_ns: np.ndarray) -> Counter[str]:
     """Return times by cause, without those that only other loaders than tf.data have where they are 0."""
     parts = enumerate(zip(CAUSES, parts_ns.tolist(), strict=True))
-    return {cause: ns for code, (cause, ns) in parts if code <= UNKNOWN or ns}
+    return Counter({cause: ns for code, (cause, ns) in parts if code <= UNKNOWN or ns})
+
+
+def nobody_seen(parts: Mapping[str, float]) -> float:
+    """Return what of times, or of shares, by cause nobody was seen to work on."""
+    return sum(parts.get(cause, 0) for cause in NOT_SEEN)
 
 
 class Cause(NamedTuple):

@@ -12,10 +12,10 @@ from itertools import takewhile
 import numpy as np
 
 from labkit.timeline.causes import thresholds
-from labkit.timeline.causes.effort import Effort, had_core, queued
+from labkit.timeline.causes.effort import Effort, computed, had_core, queued
 from labkit.timeline.causes.loader_advice import LoaderAdvice
 from labkit.timeline.causes.node_work import NodeWork, asynchronous, in_loop
-from labkit.timeline.causes.per_gap import FETCH, NOT_SEEN, Causes, by_cause, filling
+from labkit.timeline.causes.per_gap import FETCH, NOT_SEEN, Causes, by_cause, filling, nobody_seen
 from labkit.timeline.causes.thresholds import (
     AHEAD,
     CALLS,
@@ -97,8 +97,9 @@ class Stalls:
 
     Parameters
     ----------
-    shares : dict of str to float
-        Shares of the window by cause (`labkit.timeline.causes.CAUSES`); together the idle share of the gaps.
+    shares : Counter of str
+        Shares of the window by cause (`labkit.timeline.causes.CAUSES`), 0 for one that it lacks; together the idle
+        share of the gaps.
     cause : str or None
         The cause to change: the largest that can be changed in the pipeline, None where none reaches `LEAST` of
         `labkit.timeline.causes.thresholds`; preparation where a loop of a map is seen by the events that it leaves.
@@ -112,12 +113,17 @@ class Stalls:
         What a node does in at least half of that time, as in ``Shuffle fills its buffer``.
     """
 
-    shares: dict[str, float]
+    shares: Counter[str]
     cause: str | None
     blame: str | None
     blamed_share: float
     advice: str
     during: str | None = None
+
+    @property
+    def unexplained(self) -> float:
+        """Return the share of the window in which nobody was seen to work on what was waited for."""
+        return nobody_seen(self.shares)
 
 
 def stalls(
@@ -147,18 +153,18 @@ def stalls(
     """
     span = lanes[0].window_ns
     total = by_cause(causes.parts_ns.sum(axis=0))
-    shares = {cause: ns / span if span else 0.0 for cause, ns in total.items()}
+    shares = Counter({cause: ns / span if span else 0.0 for cause, ns in total.items()})
     crowded = _crowded(run, span)
     by_op = _as_work(causes.by_op)
     for (cause, op), ns in by_op.items():
         total[cause] += ns - causes.by_op[cause, op]
     worst = max(_BLAMED, key=lambda cause: total[cause])
-    not_seen = sum(shares.get(cause, 0) for cause in NOT_SEEN)
+    not_seen = nobody_seen(shares)
     handed_over = overlap_ns["neither"] >= HANDED_OVER * span or shares["framework"] >= HANDED_OVER
     work = NodeWork(lanes, causes.names, causes.gaps)
     ops_ns = sum(ns for (cause, op), ns in by_op.items() if cause == "prep" and causes.names[op] not in work.calls)
     small = _taken_apart(work, steps, span, ops_ns, total["batch"])
-    ready = had_core(_computed_ns(run), queued(run)) if crowded else 1.0
+    ready = had_core(computed(run), queued(run)) if crowded else 1.0
     small = small or _small_calls(lanes, run, causes.names, steps, handed_over, ready)
     unseen = max(shares["framework"], not_seen)
     loop = _hidden_loop(lanes, run, work, steps) if unseen >= LEAST else None
@@ -210,7 +216,7 @@ def _as_work(by_op: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]
 def _queues(shares: Mapping[str, float]) -> str:
     """Return which queue kept others waiting, to be put behind a sentence; nothing where it was none."""
     words = {"queue empty": "at an empty queue", "queue full": "at a full queue"}
-    longest = max(NOT_SEEN, key=lambda cause: shares.get(cause, 0))
+    longest = max(NOT_SEEN, key=lambda cause: shares[cause])
     return f", which were waits {words[longest]}" if longest in words else ""
 
 
@@ -241,18 +247,12 @@ def _crowded(run: Run, span: int) -> str | None:
     if others is None or others < thresholds.CROWDED:
         return None
     if processor and processor.queued_ns is not None:
-        if processor.queued_ns < max(thresholds.STARVED * _computed_ns(run), thresholds.QUEUED * span):
+        if processor.queued_ns < max(thresholds.STARVED * computed(run), thresholds.QUEUED * span):
             return None
     return (
         f"nothing yet: other programs took {percent(others)} of the cores, and the pipeline waited for a core for "
         "longer than it ran. Close other programs and record again."
     )
-
-
-def _computed_ns(run: Run) -> int:
-    """Return how long all threads of the process had a core in the recording, as far as it was sampled."""
-    cpu = run.processor.cpu_ns if run.processor else ()
-    return cpu[-1] - cpu[0] if cpu else 0
 
 
 def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
@@ -275,7 +275,7 @@ def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
 def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None, crowded: str | None) -> str:
     if not steps:
         return "nothing can be said: the trace holds no train step."
-    not_seen = sum(shares.get(cause, 0) for cause in NOT_SEEN)
+    not_seen = nobody_seen(shares)
     if max(shares["framework"], not_seen) < LEAST:
         if sum(shares.values()) < 2 * LEAST:
             return "nothing: the accelerator is the limit, the input pipeline is good enough."
@@ -540,7 +540,7 @@ class _Blame:
     @property
     def keeps_up(self) -> bool:
         """Whether all that computed in the window had fitted beside the training, with all cores for itself."""
-        return _computed_ns(self.run) <= (self.run.host.cpus or 1) * self.lanes[0].busy.total_ns
+        return computed(self.run) <= (self.run.host.cpus or 1) * self.lanes[0].busy.total_ns
 
     def then(self, change: str) -> str:
         """Return what else to change as a further sentence; where it is refused, why the first one stands."""
