@@ -78,7 +78,7 @@ def unexplained(cluster: Any, paths: list[str]) -> float:
     trace = labkit.record(
         cluster.served(dataset), labkit.accelerators.modelled(step_ms=20), steps=24, warmup=4, progress=False
     )
-    return labkit.Timeline(trace).stalls.shares["unknown"]
+    return labkit.Timeline(trace).stalls.unexplained
 
 
 def seconds(what: Any) -> float:

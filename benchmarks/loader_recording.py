@@ -167,8 +167,7 @@ def costs(loader: Any, steps: int, rounds: int) -> tuple[float, float]:
 def unexplained(name: str, loader: Any) -> float:
     """Return the share of the window without a cause."""
     trace = labkit.record(loader, labkit.accelerators.modelled(step_ms=20), steps=EXPLAINED, warmup=3, progress=False)
-    shares = labkit.Timeline(trace).stalls.shares
-    nobody = sum(shares.get(cause, 0) for cause in ("unknown", "queue empty", "queue full"))
+    nobody = labkit.Timeline(trace).stalls.unexplained
     print(f"{name:<28} no cause for {nobody:.1%} of the window", flush=True)
     return nobody
 

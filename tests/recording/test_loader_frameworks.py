@@ -323,7 +323,7 @@ def test_what_a_worker_does_before_its_first_batch_is_its_start(kind, settings, 
     assert [s for s in trace if s.name == name and s.thread == "worker 0" and s.duration_ns >= 400_000_000]
     stalls = labkit.Timeline(trace).stalls
     assert stalls.cause == "start"
-    assert stalls.shares["unknown"] < 0.2
+    assert stalls.unexplained < 0.2
 
 
 def test_a_loader_keeps_the_workers_that_it_had(paths):
@@ -535,7 +535,7 @@ def test_dali_is_work_that_its_threads_do(paths):
         timeline = labkit.Timeline(trace)
         assert timeline.stalls.cause == "prep"
         assert timeline.stalls.blame == "DALI's threads"
-        assert timeline.stalls.shares["unknown"] < 0.2
+        assert timeline.stalls.unexplained < 0.2
         assert trace.run.batch_size == disk.BATCH
     # It goes back to its first photo, although DALI does so only at the end of an epoch.
     again = DALIGenericIterator([photos()], ["image", "label"], reader_name="photos")
