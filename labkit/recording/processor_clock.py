@@ -47,9 +47,9 @@ class Sampler(contextlib.AbstractContextManager):
     queued_ns : int or None
         How long threads that live at the end waited for a core between `start` and `stop`; None where the system
         does not count it.
-    threads : list of (int, int, int)
-        For each of these threads that wanted a core, how long it computed, waited for a core, and was blocked, in ns;
-        the busiest first.
+    threads : list of (int, int, int, int)
+        For each of these threads that wanted a core, how long it computed, waited for a core, and was blocked, in ns,
+        and how often it gave its core away to wait, which is counted with `tree` only; the busiest first.
     consumer_ns : int or None
         How long the thread that called `start` computed and waited for a core, both together.
     """
@@ -58,7 +58,7 @@ class Sampler(contextlib.AbstractContextManager):
         self.soon, self.tree = soon, tree
         self.samples: list[tuple[int, int]] = []
         self.queued_ns: int | None = None
-        self.threads: list[tuple[int, int, int]] = []
+        self.threads: list[tuple[int, int, int, int]] = []
         self.consumer_ns: int | None = None
         self._thread: threading.Thread | None = None
 
@@ -86,14 +86,14 @@ class Sampler(contextlib.AbstractContextManager):
         if self._before and (now := _scheduled(self.tree)):
             # A thread that is new has counted since it began, one that has ended is not there any more.
             for thread, counts in now.items():
-                before = self._before.get(thread, (0, 0))
-                ran, queued = (max(0, ns - past) for ns, past in zip(counts, before, strict=True))
+                before = self._before.get(thread, (0, 0, 0))
+                ran, queued, pauses = (max(0, count - past) for count, past in zip(counts, before, strict=True))
                 if thread == self._starter:
                     self.consumer_ns = ran + queued
                 if ran or queued:
-                    self.threads.append((ran, queued, max(0, window - ran - queued)))
+                    self.threads.append((ran, queued, max(0, window - ran - queued), pauses))
             self.threads.sort(reverse=True)
-            self.queued_ns = sum(queued for _, queued, _ in self.threads)
+            self.queued_ns = sum(queued for _, queued, *_ in self.threads)
         taken = np.array(self._taken, np.int64).reshape(-1, 2)
         self.samples = [tuple(row) for row in taken[:: 1 + len(taken) // MOST].tolist()]
 
@@ -105,13 +105,26 @@ class Sampler(contextlib.AbstractContextManager):
                 return
 
 
-def _scheduled(tree: bool) -> dict[str, tuple[int, int]]:
+def _scheduled(tree: bool) -> dict[str, tuple[int, int, int]]:
     """Return for each thread how long it had a core, and was ready without one, in ns; of a process, or of its tree.
 
-    Empty where the system does not count it.
+    With how often it paused, of a tree. Empty where the system does not count it.
     """
     children = psutil.Process().children(recursive=True) if tree else ()
-    return scheduled([os.getpid(), *(child.pid for child in children)])
+    processes = [os.getpid(), *(child.pid for child in children)]
+    pauses = _pauses(processes) if tree else {}
+    return {thread: (*times, pauses.get(thread, 0)) for thread, times in scheduled(processes).items()}
+
+
+def _pauses(processes: Iterable[int]) -> dict[str, int]:
+    """Return for each thread of these processes how often it gave its core away to wait."""
+    found = {}
+    for process in processes:
+        for thread in Path(f"/proc/{process}/task").glob("*"):
+            with contextlib.suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
+                said = (thread / "status").read_text().partition("\nvoluntary_ctxt_switches:")[2]
+                found[thread.name] = int(said.split()[0])
+    return found
 
 
 def scheduled(processes: Iterable[int]) -> dict[str, tuple[int, int]]:

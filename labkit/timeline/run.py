@@ -162,11 +162,14 @@ class ThreadTime(_Facts):
     blocked_ns : int
         It slept, or waited for something else: a disk, a lock, another thread. A thread that began later counts as
         blocked before.
+    pauses : int
+        How often it gave its core away to wait; 0 where that was not counted.
     """
 
     computed_ns: int
     queued_ns: int
     blocked_ns: int
+    pauses: int = 0
 
 
 @dataclass(frozen=True)

@@ -56,6 +56,28 @@ def test_threads_that_want_more_cores_than_there_are_wait_for_them():
         assert sampler.queued_ns is None, "only Linux counts it"
 
 
+def test_of_a_tree_it_is_counted_how_often_each_thread_gave_its_core_away():
+    """A thread that waits for the interpreter wakes every few milliseconds, and one that sleeps does not."""
+    ends, began = threading.Event(), threading.Event()
+
+    def often():
+        for _ in range(50):
+            time.sleep(0.001)
+        began.set()
+        ends.wait()
+
+    with Sampler(tree=True) as sampler:
+        sampler.start()
+        thread = threading.Thread(target=often)
+        thread.start()
+        began.wait()
+        sampler.stop()
+    ends.set()
+    thread.join()
+    if Path("/proc/self/schedstat").exists():
+        assert max(pauses for *_, pauses in sampler.threads) >= 50
+
+
 def test_each_thread_computed_waited_or_was_blocked_for_the_whole_window():
     ends = threading.Event()
 
@@ -81,10 +103,10 @@ def test_each_thread_computed_waited_or_was_blocked_for_the_whole_window():
         return
     assert sampler.threads == sorted(sampler.threads, reverse=True)
     assert sampler.threads[0][0] >= 0.04e9, "the worker computed"
-    assert sampler.queued_ns == sum(queued for _, queued, _ in sampler.threads)
-    assert sampler.consumer_ns in {ran + queued for ran, queued, _ in sampler.threads if ran < sampler.threads[0][0]}
+    assert sampler.queued_ns == sum(queued for _, queued, *_ in sampler.threads)
+    assert sampler.consumer_ns in {ran + queued for ran, queued, *_ in sampler.threads if ran < sampler.threads[0][0]}
     assert min(min(times) for times in sampler.threads) >= 0
-    whole = {sum(times) for times in sampler.threads if times[2]}
+    whole = {sum(times[:3]) for times in sampler.threads if times[2]}
     assert len(whole) == 1, "of the window, a thread is blocked while it neither computes nor waits"
     assert 0.05e9 < whole.pop() <= window
     assert all(sum(times[:2]) > 0 for times in sampler.threads), "a thread that slept all the time is not listed"

@@ -357,21 +357,42 @@ def test_shares_of_all_causes_can_be_asked_for():
     assert [shares[cause] for cause in ("core wait", "GIL wait", "queue empty", "queue full")] == [0] * 4
 
 
+def asks(trace, pauses=200):
+    """Return a trace whose threads gave their core away so often in each second in which they had none."""
+    ((_, one),) = trace.run.op_times.items()
+    blocked = one.open_ns - one.computed_ns
+    return trace.with_run(
+        processor=ProcessorTime(threads=(ThreadTime(one.computed_ns, 0, blocked, pauses * blocked // 10**9),))
+    )
+
+
 @pytest.mark.parametrize(
     ("threads", "computes", "waits"),
     # Neither a core more than one, nor one that rests now and then, is the interpreter; nor is one thread alone.
     [(4, 1.0, 0.75), (2, 1.0, 0.5), (4, 0.6, 0), (4, 1.8, 0), (1, 0.95, 0)],
 )
 def test_threads_that_keep_exactly_one_core_busy_wait_for_the_interpreter(threads, computes, waits):
-    stalls = Timeline(trace_of(threads, computes, ahead=True, cores=4)).stalls
+    stalls = Timeline(asks(trace_of(threads, computes, ahead=True, cores=4))).stalls
     found = stalls.shares.get("GIL wait", 0)
     assert found / (found + stalls.shares["prep"]) == pytest.approx(waits, abs=0.01)
     assert stalls.cause == "prep"
 
 
+def test_threads_that_wait_for_answers_and_keep_one_core_busy_by_chance_do_not_wait_for_the_interpreter():
+    """Eight download for 70 ms, and decode for 10 ms without the interpreter: they wake as answers come."""
+    downloads = trace_of(8, 1.0, ahead=True, cores=4, work=("load", "map"))
+    for trace in (downloads, asks(downloads, pauses=14)):
+        shares = Timeline(trace).stalls.shares
+        assert shares["GIL wait"] == 0
+        assert shares["prep"] > 0.1
+    advice = Timeline(trace).stalls.advice
+    assert "load waits for something else than a core" in advice, advice
+    assert Timeline(asks(downloads)).stalls.shares["GIL wait"] > shares["prep"] / 2
+
+
 def test_ops_that_seem_to_have_computed_for_longer_than_all_processes_did_have_not():
     """Few of their calls were asked: together they keep one core busy, and not nearly two."""
-    trace = trace_of(4, 1.8, ahead=True, cores=4)
+    trace = asks(trace_of(4, 1.8, ahead=True, cores=4))
     tree = Tree(1, trace.run.op_times["PIL decode"].computed_ns / 1.8e9, 0.0)
     assert "GIL wait" not in Timeline(trace).stalls.shares
     stalls = Timeline(trace.with_run(tree=tree)).stalls
@@ -381,7 +402,7 @@ def test_ops_that_seem_to_have_computed_for_longer_than_all_processes_did_have_n
 
 
 def test_a_read_that_sleeps_beside_threads_that_take_turns_does_not_wait_for_the_interpreter():
-    trace = trace_of(4, 1.0, ahead=True, cores=4)
+    trace = asks(trace_of(4, 1.0, ahead=True, cores=4))
     spins = trace.run.op_times["PIL decode"]
     asleep = OpTime(spins.open_ns, spins.open_ns // 100)
     assert "GIL wait" in Timeline(trace).stalls.shares

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from labkit.timeline.causes.effort import computed, had_core, queued
 from labkit.timeline.causes.per_gap import CORE, GIL
-from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, ONE_CORE, QUEUED, TAKES_TURNS
+from labkit.timeline.causes.thresholds import ASKS, INTERPRETER_FULL, ONE_BY_ONE, ONE_CORE, QUEUED, TAKES_TURNS
 from labkit.timeline.intervals import union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
@@ -16,7 +16,7 @@ from labkit.timeline.wording import WITH_CONSUMER
 #: Lanes that work for less of the window are no workers.
 _WORKER = 0.01
 
-#: The share of the time without computing from which it counts as mostly waiting for a core.
+#: The share of the time without computing from which it counts as mostly waiting for a core, or the interpreter.
 _MOSTLY = 0.5
 
 
@@ -59,7 +59,18 @@ class Beside:
     @cached_property
     def one_core(self) -> bool:
         """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
-        return self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and self.busy_cores <= ONE_CORE
+        several = self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and self.asks is not False
+        return several and self.busy_cores <= ONE_CORE
+
+    @cached_property
+    def asks(self) -> bool | None:
+        """Whether threads woke all the time to ask for the interpreter while ops waited; None where nobody counted."""
+        threads = self.run.processor.threads if self.run.processor else ()
+        if not any(one.pauses for one in threads):
+            return None
+        asked = sum(one.blocked_ns for one in threads if one.pauses * 1e9 >= ASKS * one.blocked_ns)
+        waited = sum(one.open_ns for one in self.run.op_times.values()) - self._all_of_it * self._asked_ns
+        return asked >= _MOSTLY * (waited - queued(self.run))
 
     @cached_property
     def in_turn(self) -> bool:
@@ -99,11 +110,11 @@ class Beside:
 
         What they computed is known as a sum over the window, and so is the share of the time in which ready threads had
         a core. What is left may be a wait for anything: it is one for the interpreter where threads of one process keep
-        one core busy, neither more nor less, and would do so if all of them were in this op.
+        one core busy, neither more nor less, would do so if all of them were in this op, and were seen to ask for it.
         """
         crowded = queued(self.run) >= QUEUED * self.trains.window_ns
         ready = had_core(computed(self.run), queued(self.run)) if crowded else 1.0
-        several = self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and not self.lacks_cores
+        several = self.asks and self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and not self.lacks_cores
         turns = several and TAKES_TURNS <= self._processes_ns / self._works_ns <= ONE_CORE
         found = {}
         for name, one in self.run.op_times.items():

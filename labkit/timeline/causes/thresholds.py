@@ -55,6 +55,9 @@ INTERPRETER_FULL = 0.7
 TAKES_TURNS = 0.9
 #: and threads that take turns at it keep no more cores busy than this, all together.
 ONE_CORE = 1.3
+#: A thread that waits for the interpreter wakes every 5 ms to ask for it, and one that waits for a disk, an answer or a
+#: lock as it comes: from so many pauses in a second without a core on, it asks.
+ASKS = 100
 
 #: A node that asks for this many times the elements that it hands on throws work away.
 THROWN_AWAY = 1.2
