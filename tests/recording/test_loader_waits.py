@@ -8,6 +8,7 @@ import os
 import queue
 import threading
 import time
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,7 +16,6 @@ import pytest
 from repeats import again
 
 import labkit
-from labkit.common import other_programs
 from labkit.recording.recorder import RecordingError
 
 TRIES = 4
@@ -100,20 +100,18 @@ class Pooled:
 
 
 class Processes:
-    """Batches of what two processes make."""
+    """Batches of what two processes make, in calls that last for several turns at a core."""
 
     def __iter__(self):
         with multiprocessing.get_context("fork").Pool(2) as pool:
-            made = pool.imap(compute, [100_000] * 4096)
+            made = pool.imap(compute, [400_000] * 1024)
             while True:
-                yield np.stack([next(made) for _ in range(8)])
+                yield np.stack([next(made) for _ in range(2)])
 
 
 def recorded(loader, step_ms=5, steps=10):
     accelerator = labkit.accelerators.modelled(step_ms=step_ms)
-    timeline = labkit.Timeline(labkit.record(loader, accelerator, steps=steps, warmup=3, progress=False))
-    beside = (timeline.run.host.others or 0) >= other_programs.BUSY
-    return timeline, beside
+    return labkit.Timeline(labkit.record(loader, accelerator, steps=steps, warmup=3, progress=False))
 
 
 @pytest.mark.parametrize(
@@ -125,7 +123,7 @@ def recorded(loader, step_ms=5, steps=10):
     ],
 )
 def test_a_queue_of_which_nobody_is_seen_at_the_other_end_is_what_the_gaps_wait_for(loader, cause):
-    timeline, _ = recorded(loader())
+    timeline = recorded(loader())
     shares = dict(timeline.stalls.shares)
     del shares["framework"]  # on a machine with much to do, batches are handed over late
     assert max(shares, key=shares.get) == cause, shares
@@ -137,7 +135,7 @@ def test_a_queue_of_which_nobody_is_seen_at_the_other_end_is_what_the_gaps_wait_
 
 def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
     for _ in again(TRIES):
-        timeline, _ = recorded(OneAhead(lambda: np.stack([np.zeros((1024, 1024, 3), np.uint8)] * 16)), step_ms=1)
+        timeline = recorded(OneAhead(lambda: np.stack([np.zeros((1024, 1024, 3), np.uint8)] * 16)), step_ms=1)
         shares = timeline.stalls.shares
         if timeline.stalls.cause == "batch" and shares.get("queue empty", 0) < shares["batch"]:
             break
@@ -149,35 +147,30 @@ def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
 def test_a_queue_that_is_always_full_keeps_nobody_waiting():
     """Beside other programs, who makes the batches may have no core for so long that it falls behind."""
     for _ in again(TRIES):
-        timeline, beside = recorded(OneAhead(stacks, length=16), step_ms=40, steps=5)
+        timeline = recorded(OneAhead(stacks, length=16), step_ms=40, steps=5)
         queues = {"queue empty", "queue full"} & set(timeline.stalls.shares)
         if not queues:
             break
-    assert not queues or beside, timeline.stalls.shares
+    assert not queues, timeline.stalls.shares
     assert timeline.stalls.cause is None
 
 
 @pytest.mark.alone
 def test_threads_of_pure_python_wait_for_the_interpreter():
-    """Of four that take turns, three wait; where other programs hold cores, nobody can tell."""
-    seen, alone = [], False
-    for _ in again(3):
-        timeline, beside = recorded(Pooled(compute), steps=8)
+    """Of four that take turns, three wait; where other programs hold cores, they wait for these first."""
+    for _ in again(TRIES):
+        timeline = recorded(Pooled(compute), steps=8)
         shares = timeline.stalls.shares
-        seen.append(shares)
-        if shares.get("GIL wait", 0) > shares["prep"] / 2:
+        if shares["GIL wait"] > shares["prep"]:
             break
-        alone |= not beside
-    else:
-        assert not alone, seen
-        return
+    assert shares["GIL wait"] > shares["prep"], (shares, timeline.run.host.others)
     assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", "compute")
     assert "processes in place of threads" in timeline.stalls.advice
     assert any("waiting for the interpreter (GIL), compute in thread" in str(one) for one in timeline.causes)
 
 
 def test_threads_that_sleep_do_not_wait_for_the_interpreter():
-    shares = recorded(Pooled(rest))[0].stalls.shares
+    shares = recorded(Pooled(rest)).stalls.shares
     assert "GIL wait" not in shares
     assert shares["prep"] > 0.1, shares
 
@@ -187,11 +180,12 @@ def test_processes_that_share_a_core_wait_for_it():
     cores = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(cores)})
-        timeline, _ = recorded(Processes(), steps=20)
+        timeline = recorded(Processes(), steps=20)
     finally:
         os.sched_setaffinity(0, cores)
-    shares = timeline.stalls.shares
-    assert shares["core wait"] > shares["prep"] / 4, shares  # one call in eight was asked
+    taken = Counter({cause: ns for (cause, op), ns in timeline.causes.by_op.items() if timeline.names[op] == "compute"})
+    # As long, but for what it is off by since one call in eight was asked.
+    assert taken["core wait"] > 0.75 * taken["prep"] > 0, (taken, timeline.run.op_times)
     assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", "compute")
     assert any("core" in str(one) and "compute in worker" in str(one) for one in timeline.causes)
 
