@@ -138,14 +138,14 @@ def scheduled(processes: Iterable[int]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def processor_seconds() -> float:
-    """Return the seconds of the processor that this process and all that it started have taken so far.
+def processor_seconds(children: Iterable[psutil.Process] | None = None) -> float:
+    """Return the seconds of the processor that this process and all that it started, or `children`, have taken so far.
 
     Those of processes that have ended count from the moment at which they were waited for.
     """
     ended = os.times()
     total = time.process_time() + ended.children_user + ended.children_system
-    for child in psutil.Process().children(recursive=True):
+    for child in psutil.Process().children(recursive=True) if children is None else children:
         with contextlib.suppress(psutil.Error):
             times = child.cpu_times()
             total += times.user + times.system + times.children_user + times.children_system

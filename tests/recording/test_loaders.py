@@ -738,12 +738,15 @@ def test_processes_that_began_before_are_said_to_be_hidden(paths):
     assert "began before" not in (trace.run.profiler.note or "")
 
 
-@pytest.mark.parametrize(("module", "hidden"), [("own_worker", 1), ("labkit.own_worker", 0), (None, 0)])
+@pytest.mark.parametrize(
+    ("module", "hidden"), [("loky.own_worker", 1), ("own_worker", 0), ("labkit.own_worker", 0), (None, 0)]
+)
 def test_a_module_that_runs_beside_may_be_a_worker_of_joblib(module, hidden, tmp_path):
-    """Its pool lives on from one recording to the next, and begins its workers as modules."""
-    packages = tmp_path / "labkit"
-    packages.mkdir()
-    for place in (packages, tmp_path):
+    """Its pool lives on from one recording to the next, and begins its workers as modules; so does a board."""
+    packages = tmp_path / "labkit", tmp_path / "loky"
+    for place in packages:
+        place.mkdir()
+    for place in (*packages, tmp_path):
         (place / "own_worker.py").write_text("print(flush=True)\nwhile True:\n    pass\n")
     program = ["-m", module] if module else [tmp_path / "own_worker.py"]
     command = [sys.executable, "-u", *program, "--pipe", "14"]
@@ -752,7 +755,8 @@ def test_a_module_that_runs_beside_may_be_a_worker_of_joblib(module, hidden, tmp
         trace = labkit.record(batches(*[np.zeros((4, 8))] * 9), STEP, steps=4)
         child.kill()
     assert trace.run.loader.hidden == hidden
-    assert ("1 process of this program began before" in (trace.run.profiler.note or "")) == bool(hidden)
+    says = "1 process of this program began before the recording, and what it does cannot be seen"
+    assert (says in (trace.run.profiler.note or "")) == bool(hidden)
 
 
 def send(made, connection):
@@ -801,6 +805,7 @@ def test_processes_that_rest_hide_no_work():
         worker.join()
         sends.close()
     assert trace.run.loader.hidden == 0
+    assert "began before" not in (trace.run.profiler.note or "")
     assert labkit.Timeline(trace).stalls.cause == "prep"
 
 
@@ -902,6 +907,40 @@ def test_what_was_measured_of_a_loader_that_hangs_is_said(monkeypatch):
     says = r"no process computed for 1 s.*: all together took 0.0\d s of a core, and read \d+ bytes"
     with pytest.raises(RecordingError, match=says):
         labkit.record(polls(), STEP, steps=8, warmup=1)
+
+
+def test_a_program_that_reads_beside_hides_no_loader_that_hangs(monkeypatch, tmp_path):
+    """As a board that reads its logs again and again."""
+    from labkit.recording.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 0.8)
+    (tmp_path / "log").write_bytes(bytes(4096))
+
+    def waits():
+        yield from [np.zeros((4, 8))] * 3
+        threading.Event().wait(8)
+
+    reads = f"while :; do cat {tmp_path / 'log'}; sleep .05; done"
+    with subprocess.Popen(["sh", "-c", reads], stdout=subprocess.DEVNULL) as board:
+        try:
+            with pytest.raises(RecordingError, match="no process computed for 1 s"):
+                labkit.record(waits(), STEP, steps=8, warmup=1)
+        finally:
+            board.kill()
+
+
+def test_a_program_that_the_loader_runs_is_its_work(monkeypatch):
+    """As one that unpacks an archive before the first batch."""
+    from labkit.recording.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 0.4)
+
+    def unpacks():
+        yield from [np.zeros((4, 8))] * 3
+        subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 1: pass"], check=True)
+        yield from [np.zeros((4, 8))] * 3
+
+    assert labkit.record(unpacks(), STEP, steps=4, warmup=1).run.steps == 4
 
 
 def test_a_slow_accelerator_is_no_loader_that_hangs(monkeypatch):

@@ -37,8 +37,8 @@ from labkit.timeline.wording import BEGIN, END
 STOPPED_S = 60.0
 
 #: What may go on in a loader that hangs: who waits looks every few milliseconds whether it may go on, which takes less
-#: than this share of a core, and its bells are bytes, too.
-IDLE_SHARE, IDLE_BYTES = 0.005, 1000
+#: than this share of a core, and wake-ups through pipes are bytes, too: fewer than so many a second.
+IDLE_SHARE, IDLE_BYTES = 0.005, 70
 
 #: A worker without work wakes up every few seconds; one at work computes more than this: ns, and a share of the time.
 _WAKES_NS, _WAKES = 1_000_000, 0.0003
@@ -182,6 +182,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         self._computed: dict[int, int] = {}
         self._before: dict[str, tuple[int, int]] = {}
         self._over = threading.Event()
+        self._beside: list[psutil.Process] = []
         self.sampler = Sampler(tree=True)
 
     def __enter__(self) -> LoaderSession:
@@ -196,6 +197,8 @@ class LoaderSession(contextlib.AbstractContextManager):
                 self._wrapped.install()
                 rings.control(self._ring, True)
             if threading.current_thread() is threading.main_thread():
+                me = psutil.Process()
+                self._beside = [child for child in me.children() if not _may_be_a_worker(child, me)]
                 threading.Thread(target=self._watch, name="labkit watch", daemon=True).start()
         except BaseException:
             self.__exit__()
@@ -234,9 +237,8 @@ class LoaderSession(contextlib.AbstractContextManager):
         found = rings.read(self.folder)
         clocks = scheduled(process.pid for process in found)
         ran = {thread: ns - self._before.get(thread, (0, 0))[0] for thread, (ns, _) in clocks.items()}
-        hidden = self._hidden(found)
-        self.notes = list(self._notes(found, len(hidden)))
-        at_work = sum(self._is_at_work(pid, now_ns) for pid in hidden)
+        at_work = sum(self._is_at_work(pid, now_ns) for pid in self._hidden(found))
+        self.notes = list(self._notes(found, at_work))
         computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
         window_ns, delivered, ready = (self._since_ns, now_ns), self._ring.delivered, had_core(computed, queued)
         return to_trace(found, self.epochs.loader, delivered, self.warmup, window_ns, ran, ready, at_work)
@@ -296,9 +298,10 @@ class LoaderSession(contextlib.AbstractContextManager):
     def _notes(self, found: list[rings.Process], hidden: int) -> Iterator[str]:
         """Yield a sentence for what was not seen."""
         if hidden:
+            who, what = ("processes", "they do") if hidden > 1 else ("process", "it does")
             yield (
-                f"{hidden} {'processes' if hidden > 1 else 'process'} of this program began before the recording, and "
-                "what they do cannot be seen: let the loader start its workers in the recording."
+                f"{hidden} {who} of this program began before the recording, and what {what} cannot be seen: "
+                "let the loader start its workers in the recording."
             )
         called = {text for process in found for text, _ in process.names.values()}
         for name in sorted({one.text for one in own()} - called):
@@ -321,7 +324,7 @@ class LoaderSession(contextlib.AbstractContextManager):
                 first = last = now
             computed, read, begun = (here - past for here, past in zip(now, last, strict=True))
             last = now
-            if computed > IDLE_SHARE * STOPPED_S / 4 or read > IDLE_BYTES or begun > 0:
+            if computed > IDLE_SHARE * STOPPED_S / 4 or read > IDLE_BYTES * STOPPED_S / 4 or begun > 0:
                 since, first = time.monotonic(), now
             elif time.monotonic() - since >= STOPPED_S:
                 doing = "; ".join(text for text, _ in open_spans(rings.read(self.folder), rings.clock()))
@@ -340,9 +343,17 @@ class LoaderSession(contextlib.AbstractContextManager):
                 return
 
     def _signs_of_life(self) -> tuple[float, float, float]:
-        """Return what all processes did so far, the calling thread aside: seconds computed, bytes read, calls begun."""
+        """Return what was done so far, the calling thread aside: seconds computed, bytes read, calls begun.
+
+        By this process, and by those that may work for the loader: a board or a store that was there before does not.
+        """
         read, begun, me = 0, 0, psutil.Process()
-        for one in (*me.children(recursive=True), me):
+        beside = set(self._beside)
+        for other in self._beside:
+            with contextlib.suppress(psutil.Error):
+                beside.update(other.children(recursive=True))
+        workers = [child for child in me.children(recursive=True) if child not in beside]
+        for one in (*workers, me):
             with contextlib.suppress(psutil.Error, AttributeError):  # no system but Linux counts bytes
                 read += one.io_counters().read_chars
         read -= _read_by_this_thread()
@@ -350,7 +361,7 @@ class LoaderSession(contextlib.AbstractContextManager):
             # Who only waits begins to wait again and again.
             works = [name for name, (_, category) in process.names.items() if not category.endswith("iterator")]
             begun += int(np.isin(process.records["name"], works).sum())
-        return processor_seconds() - time.thread_time(), read, begun
+        return processor_seconds(workers) - time.thread_time(), read, begun
 
     def discard(self) -> None:
         """End the window without a trace."""
@@ -375,16 +386,17 @@ def _read_by_this_thread() -> int:
 
 
 def _may_be_a_worker(child: psutil.Process, me: psutil.Process) -> bool:
-    """Return whether a process works for Python: forked, it has its parent's command line, or it was begun as a module.
+    """Return whether a process works for Python: forked, it has its parent's command line, or its own names the way.
 
-    So do multiprocessing, and joblib for the workers that it keeps. Modules of labkit, and other programs of this one,
-    such as a card or a store, load nothing for a pipeline.
+    So it does with multiprocessing, and with joblib, which begins the workers that it keeps as a module of loky. Other
+    programs of this one, such as a card, a store or a board, load nothing for a pipeline.
     """
-    line = child.cmdline()
+    try:
+        line = child.cmdline()
+    except psutil.Error:  # it has ended
+        return False
     if "forkserver" in " ".join(line):
         return child.ppid() != me.pid
     if line == me.cmdline() or "--multiprocessing-fork" in line:
         return True
-    at = line.index("-m") if "-m" in line else 0
-    module = at > 0 and "python" in Path(line[0]).name and all(word.startswith("-") for word in line[1:at])
-    return module and line[at + 1].partition(".")[0] != "labkit"
+    return "-m" in line[:-1] and "loky" in line[line.index("-m") + 1].split(".")
