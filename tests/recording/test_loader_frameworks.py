@@ -362,6 +362,17 @@ def test_workers_that_a_loader_inside_keeps_are_seen_each_time(paths, around):
     loader._iterator._shutdown_workers()
 
 
+def through(loader):
+    yield from loader
+
+
+@pytest.mark.parametrize(("around", "name"), [(Around, "Around"), (through, "generator")])
+def test_a_class_around_a_loader_has_its_words_and_settings(around, name):
+    loader = torch_loader(photos_of(disk.BATCH), multiprocessing_context="fork")
+    facts = described.Loader(around(loader)).facts
+    assert str(facts).startswith(f"PyTorch {name}, workers 2, start method fork")
+
+
 class Endless:
     """A class of a reader's that holds a loader and an iterator of it, begun at once or with the first batch."""
 

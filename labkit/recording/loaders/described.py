@@ -6,6 +6,7 @@ import contextlib
 import gc
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -86,7 +87,8 @@ class Loader:
     Attributes
     ----------
     facts : LoaderFacts
-        Its framework, its class and its settings; those of the loader inside a bar of tqdm.
+        Its framework, its class and its settings; those of the loader inside a bar of tqdm. A class of the reader's
+        around a loader, or a generator, has the framework and the settings of that, and a name of its own.
     begins_again : bool
         Whether a second epoch can follow the first.
     length : int or None
@@ -99,9 +101,10 @@ class Loader:
         self.begins_again = _begins_again(loader) or self.framework == "dali"
         settings = {name: str(value) for name, value in self._settings() if value is not None}
         self.facts = LoaderFacts(self.framework, type(loader).__name__, settings)
-        inside = getattr(loader, "iterable", None) if _is(loader, "tqdm", "tqdm") else None
-        if inside is not None:  # a progress bar: what works is the loader in it
-            self.facts = Loader(inside).facts
+        inside = self._inside()
+        if inside is not None:  # what works is the loader in it, whose words and settings are those that help
+            facts = Loader(inside).facts
+            self.facts = facts if _is(loader, "tqdm", "tqdm") else replace(facts, kind=self.facts.kind)
         # Who keeps workers from epoch to epoch: the loader itself, or that in a bar or in a class of the reader's.
         within = (loader, *getattr(loader, "__dict__", {}).values())
         self._keeps: Any = next((one for one in within if _is(one, *_FRAMEWORKS["torch"])), None)
@@ -136,6 +139,16 @@ class Loader:
             yield "use_multiprocessing", one.use_multiprocessing
         elif self.framework == "grain":
             yield from _grain_settings(one)
+
+    def _inside(self) -> Any:
+        """Return the loader in a bar, in a class of the reader's, or in a generator; None where there is none."""
+        if self.framework != "python":
+            return None
+        if _is(self.loader, "tqdm", "tqdm"):
+            return getattr(self.loader, "iterable", None)
+        frame = getattr(self.loader, "gi_frame", None)
+        held = frame.f_locals if frame is not None else getattr(self.loader, "__dict__", {})
+        return next((one for one in held.values() if any(_is(one, *names) for names in _FRAMEWORKS.values())), None)
 
     def begin(self) -> Any:
         """Return the iterator of a new epoch."""
