@@ -21,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -757,6 +757,32 @@ def test_a_module_that_runs_beside_may_be_a_worker_of_joblib(module, hidden, tmp
     assert trace.run.loader.hidden == hidden
     says = "1 process of this program began before the recording, and what it does cannot be seen"
     assert (says in (trace.run.profiler.note or "")) == bool(hidden)
+
+
+def connect():
+    time.sleep(0.4)
+
+
+def one_batch(number):
+    return np.full((4, 8), number)
+
+
+@pytest.mark.parametrize("kind", ["multiprocessing", "concurrent.futures"])
+def test_what_a_worker_of_a_pool_does_before_its_first_task_is_its_start(kind):
+    context = multiprocessing.get_context("fork")
+
+    class PoolForEachEpoch:
+        def __iter__(self):
+            if kind == "multiprocessing":
+                with context.Pool(2, initializer=connect) as pool:
+                    yield from pool.imap(one_batch, range(4))
+            else:
+                with ProcessPoolExecutor(2, mp_context=context, initializer=connect) as pool:
+                    yield from pool.map(one_batch, range(4))
+
+    trace = labkit.record(PoolForEachEpoch(), STEP, steps=4, warmup=1)
+    assert [s for s in trace if s.name == "a worker process starts" and s.duration_ns >= 400_000_000]
+    assert labkit.Timeline(trace).stalls.cause == "start"
 
 
 def send(made, connection):

@@ -274,11 +274,18 @@ def _lane(process: Process, number: int, called: dict[int, str], numbers: dict[i
 
 
 def _is_ready(process: Process) -> int:
-    """Return when a worker has started: with the first thing that its framework does after a ``worker_init_fn``."""
-    kinds = {i: text for i, (text, _) in process.names.items()}
-    first = "queue get" if "fetch a batch" in kinds.values() else "Grain "
-    does = np.isin(process.records["name"], [i for i, text in kinds.items() if text.startswith(first)])
-    return int(process.records["start"][does].min()) if does.any() else process.began_ns
+    """Return when a worker has started: with the first thing that its framework does after a ``worker_init_fn``.
+
+    Workers of Grain begin with a step of it, and all others with the wait for their first task; who hands something
+    over before is no such worker.
+    """
+    records, kinds = process.records, {i: text for i, (text, _) in process.names.items()}
+    of_grain = np.isin(records["name"], [i for i, text in kinds.items() if text.startswith("Grain ")])
+    main = [number for number, facts in process.threads.items() if facts["main"]]
+    at_queue = np.isin(records["name"], [i for i, text in kinds.items() if text in (GET, PUT)])
+    does = records[of_grain if of_grain.any() else at_queue & np.isin(records["thread"], main)]
+    waits = len(does) > 0 and kinds[int(does["name"][0])] != PUT
+    return int(does["start"][0]) if waits else process.began_ns
 
 
 def _start(
