@@ -44,7 +44,8 @@ def count_images(batch: Any) -> int:
 
     That is the leading dimension of its first component of four dimensions or more, or else of its first component. A
     list of photos, of texts, of numbers, of rows of them or of arrays of unequal length is one component of that
-    length. A list of arrays of one length is what PyTorch makes of a tuple, and no samples, unless they are photos.
+    length. A list of arrays of one length is what PyTorch makes of a tuple, and no samples, unless they are photos; nor
+    are two arrays of several dimensions, such as queries and documents.
 
     Parameters
     ----------
@@ -284,7 +285,9 @@ def _rows(parts: Sequence[Any], whole: bool, samples: bool) -> Any:
         kinds, dims = {(_kind(part), part.dtype) for part in parts}, {*map(_dims, parts)}
         firsts = {*map(_length, parts)}
         # Batches have a length in common; sound with a single channel has the number of channels first.
-        unlike = len(firsts) > 1 or (firsts == {1} and len(dims) > 1 and len(parts) > 2)
+        # A pair may be batches of queries and of documents; of one dimension, its arrays are rather two waveforms.
+        unlike = len(firsts) > 1 or (firsts == {1} and len(dims) > 1)
+        unlike &= len(parts) > 2 or len(next(iter(dims))) == 1
         return _SampleList(parts) if samples or (len(kinds) == 1 and unlike and _kind(parts[0]) < 4) else None
     known = samples and any(part is not None for part in parts)
     return np.fromiter(parts, object, len(parts)) if known else None

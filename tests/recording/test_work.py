@@ -412,6 +412,7 @@ LISTS = {
     "sparse": tf.sparse.eye(8, 3),
     "batches of two loaders": [[np.zeros((8, 5)), np.zeros(8)], [np.zeros((16, 5)), np.zeros(16)]],
     "arrays of a tuple": [np.zeros(8)] * 4,
+    "queries and documents": [np.zeros((8, 128), np.float32), np.zeros((32, 128), np.float32)],
 }
 
 
@@ -440,6 +441,10 @@ def test_the_labels_of_samples_in_tuples_are_told_apart():
 @pytest.mark.parametrize("batch", [[[5, 9, 2]], [(WAVES[0], 1)], [{"ids": np.zeros(12), "label": 1}]])
 def test_a_batch_of_one_sample_in_a_list_is_one(batch):
     assert count_images(batch) == 1
+
+
+def test_two_waveforms_are_two_samples():
+    assert count_images(WAVES[:2]) == 2
 
 
 def test_a_list_of_photos_is_one_component_of_which_no_photo_is_decoded(tmp_path):
