@@ -29,11 +29,12 @@ def compute(rounds):
 class OneAhead:
     """A thread makes batches, and puts them into a queue of one."""
 
-    def __init__(self, make, length=1):
-        self.make, self.length = make, length
+    def __init__(self, make, length=1, kind="Queue"):
+        self.make, self.length, self.kind = make, length, kind
 
     def __iter__(self):
-        ready, over = queue.Queue(self.length), threading.Event()
+        over = threading.Event()
+        ready = queue.Queue(self.length) if self.kind == "Queue" else queue.SimpleQueue()
 
         def produce():
             while not over.is_set():
@@ -119,6 +120,7 @@ def recorded(loader, step_ms=5, steps=10):
     [
         (lambda: OneAhead(sleeps), "queue empty"),  # nothing of its producer is seen
         (lambda: OneAhead(sleeps_and_stacks), "queue empty"),  # and here that it rests for most of the time
+        (lambda: OneAhead(sleeps, kind="SimpleQueue"), "queue empty"),  # which C code made
         (Orders, "queue full"),
     ],
 )

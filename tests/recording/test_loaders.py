@@ -57,6 +57,7 @@ def state():
         multiprocessing.queues.Queue.get, multiprocessing.queues.Queue.put, multiprocessing.queues.SimpleQueue.get,
         multiprocessing.process.BaseProcess.start, threading.Condition.wait, multiprocessing.pool.ThreadPool.imap,
         multiprocessing.reduction.ForkingPickler.__dict__["dumps"], ThreadPoolExecutor.submit,
+        queue.SimpleQueue,
     )  # fmt: skip
     files = {path.name for path in Path(tempfile.gettempdir()).glob("labkit-loader-*")}
     children = {child for child in psutil.Process().children() if "resource_tracker" not in " ".join(child.cmdline())}

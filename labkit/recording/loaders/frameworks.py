@@ -12,6 +12,7 @@ from typing import Any
 
 from labkit.recording.loaders import rings
 from labkit.recording.loaders.rings import timed
+from labkit.timeline.lanes import GET, PUT
 from labkit.timeline.wording import END, SAMPLER, SOURCE
 
 _GRAIN = "grain._src.python.dataset.transformations."
@@ -228,6 +229,16 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
         wrapped.put(kind, "get", get_and_look)
 
 
+def _simple_queue(wrapped: Any, module: ModuleType) -> None:
+    """Let queues of C that are made from now on be timed: a method of theirs cannot be set, but a class can inherit."""
+    kind = vars(module)["SimpleQueue"]
+    if hasattr(kind.get, "_labkit_times"):
+        return
+    methods = {name: timed(getattr(kind, name), text, "iterator") for name, text in (("get", GET), ("put", PUT))}
+    place = {"__module__": module.__name__, "__slots__": ()}
+    wrapped.put_in_module(module, "SimpleQueue", type("SimpleQueue", (kind,), place | methods))
+
+
 def _number(ring: rings.Ring, found: Any) -> bool:
     """Tell a thread the number of the batch that PyTorch sends or gets, or that an epoch begins; False: neither."""
     what = found[0] if type(found) is tuple and found else found
@@ -310,5 +321,6 @@ _RULES: dict[str, Callable[[Any, ModuleType], None]] = {
     "multiprocessing.pool": _pool,
     "multiprocessing.queues": _queues,
     "multiprocessing.reduction": _pickler,
+    "queue": _simple_queue,
     "keras.src.trainers.data_adapters.py_dataset_adapter": _keras,
 }

@@ -51,6 +51,11 @@ class Wrapped:
         self._undo.append((owner, name, old, body or name in vars(owner)))
         setattr(owner, name, value)
 
+    def put_in_module(self, module: ModuleType, name: str, new: Any) -> None:
+        """Set what a module holds, and what others have imported of it by its name."""
+        self._made[id(new)] = new, vars(module)[name]
+        self.put(module, name, new)
+
     def undo(self) -> None:
         """Put all originals back, the last one first."""
         if self._finder in sys.meta_path:
@@ -113,10 +118,11 @@ class Wrapped:
             new = type(old)(new)
         elif isinstance(owner, type) and not hasattr(inner, "__get__"):
             new = staticmethod(new)  # a C function in a class takes no self
-        self.put(owner, leaf, new)
         if isinstance(owner, ModuleType):
-            self._made[id(new)] = new, old
+            self.put_in_module(owner, leaf, new)
             self._originals[id(old)] = old, entry.module, leaf
+        else:
+            self.put(owner, leaf, new)
 
     def _wrap_body(self, function: FunctionType, entry: known.Known) -> None:
         """Let a function of Python call its wrapper, and the wrapper what the function was."""
