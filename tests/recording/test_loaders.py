@@ -23,6 +23,7 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import photos_on_disk as disk
@@ -954,6 +955,32 @@ def test_a_program_that_reads_beside_hides_no_loader_that_hangs(monkeypatch, tmp
                 labkit.record(waits(), STEP, steps=8, warmup=1)
         finally:
             board.kill()
+
+
+@pytest.mark.parametrize(
+    ("address", "rate", "works"), [("10.0.0.7", 1e5, True), ("10.0.0.7", 1e3, False), ("127.0.0.1", 1e5, False)]
+)
+def test_what_a_socket_brings_from_another_machine_is_a_sign_of_life(address, rate, works, monkeypatch):
+    """A library of C++ that fills its buffer takes next to no core, and the system counts no bytes for it."""
+    from labkit.recording.loaders import session
+
+    to = SimpleNamespace(status=psutil.CONN_ESTABLISHED, raddr=SimpleNamespace(ip=address))
+    monkeypatch.setattr(psutil.Process, "net_connections", lambda self: [to], raising=False)
+
+    def cards(**_):
+        return {"eth0": SimpleNamespace(bytes_recv=int(rate * time.monotonic()))}
+
+    monkeypatch.setattr(psutil, "net_io_counters", cards)
+    monkeypatch.setattr(session, "STOPPED_S", 0.4)
+
+    def fills():
+        yield from [np.zeros((4, 8))] * 3
+        threading.Event().wait(1.2)
+        yield from [np.zeros((4, 8))] * 3
+
+    stopped = contextlib.nullcontext() if works else pytest.raises(RecordingError, match="no process computed")
+    with stopped:
+        assert labkit.record(fills(), STEP, steps=4, warmup=1).run.steps == 4
 
 
 def test_a_program_that_the_loader_runs_is_its_work(monkeypatch):

@@ -40,6 +40,9 @@ STOPPED_S = 60.0
 #: than this share of a core, and wake-ups through pipes are bytes, too: fewer than so many a second.
 IDLE_SHARE, IDLE_BYTES = 0.005, 70
 
+#: What a network brings to a machine that asks for nothing: fewer bytes than this a second.
+IDLE_NETWORK = 20_000
+
 #: A worker without work wakes up every few seconds; one at work computes more than this: ns, and a share of the time.
 _WAKES_NS, _WAKES = 1_000_000, 0.0003
 
@@ -322,9 +325,10 @@ class LoaderSession(contextlib.AbstractContextManager):
             now = self._signs_of_life()
             if first is None:
                 first = last = now
-            computed, read, begun = (here - past for here, past in zip(now, last, strict=True))
+            computed, read, begun, received = (here - past for here, past in zip(now, last, strict=True))
             last = now
-            if computed > IDLE_SHARE * STOPPED_S / 4 or read > IDLE_BYTES * STOPPED_S / 4 or begun > 0:
+            reads = read > IDLE_BYTES * STOPPED_S / 4 or received > IDLE_NETWORK * STOPPED_S / 4
+            if computed > IDLE_SHARE * STOPPED_S / 4 or reads or begun > 0:
                 since, first = time.monotonic(), now
             elif time.monotonic() - since >= STOPPED_S:
                 doing = "; ".join(text for text, _ in open_spans(rings.read(self.folder), rings.clock()))
@@ -342,8 +346,8 @@ class LoaderSession(contextlib.AbstractContextManager):
                     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait for a lock, too
                 return
 
-    def _signs_of_life(self) -> tuple[float, float, float]:
-        """Return what was done so far, the calling thread aside: seconds computed, bytes read, calls begun.
+    def _signs_of_life(self) -> tuple[float, float, float, float]:
+        """Return what was done so far, the calling thread aside: seconds computed, bytes read, calls, bytes received.
 
         By this process, and by those that may work for the loader: a board or a store that was there before does not.
         """
@@ -361,7 +365,7 @@ class LoaderSession(contextlib.AbstractContextManager):
             # Who only waits begins to wait again and again.
             works = [name for name, (_, category) in process.names.items() if not category.endswith("iterator")]
             begun += int(np.isin(process.records["name"], works).sum())
-        return processor_seconds(workers) - time.thread_time(), read, begun
+        return processor_seconds(workers) - time.thread_time(), read, begun, _received([*workers, me])
 
     def discard(self) -> None:
         """End the window without a trace."""
@@ -376,6 +380,21 @@ class LoaderSession(contextlib.AbstractContextManager):
 
 def _computed_ns(pid: int) -> int:
     return sum(ran for ran, _ in scheduled([pid]).values())
+
+
+def _received(processes: list[psutil.Process]) -> int:
+    """Return the bytes that the network brought, 0 where none of the processes is connected to another machine.
+
+    No system counts for a process what it takes from a socket, so they are those of all programs.
+    """
+    for one in processes:
+        with contextlib.suppress(psutil.Error):
+            connections = getattr(one, "net_connections", None) or one.connections  # its name before psutil 6
+            away = [to.raddr.ip for to in connections() if to.status == psutil.CONN_ESTABLISHED and to.raddr]
+            if any(not address.endswith("127.0.0.1") and address != "::1" for address in away):
+                counters = psutil.net_io_counters(pernic=True, nowrap=False)
+                return sum(card.bytes_recv for name, card in counters.items() if not name.startswith("lo"))
+    return 0
 
 
 def _read_by_this_thread() -> int:
