@@ -292,14 +292,14 @@ if "Grain, 2 threads" in loaders:
 #
 # And at its fastest? `benchmarks/loaders.py` gives every loader fast settings and uint8, and all but DALI use OpenCV (measured for this course, two cores):
 #
-# | loader | images/s | tf.data ÷ it |
+# | loader | images/s | tf.data ÷ it (lowest to highest of 7 rounds) |
 # |---|---|---|
-# | tf.data around OpenCV, a batch in a call | 1,451 | |
-# | Grain, a batch in a call | 1,592 | 0.91 |
-# | Grain, its usual steps | 1,469 | 0.99 |
-# | PyTorch | 1,325 | 1.10 |
-# | DALI | 505 | 2.87 |
-# | decoding alone | 1,556 | 0.93 |
+# | tf.data around OpenCV, a batch in a call | 1,845 | |
+# | Grain, a batch in a call | 1,962 | 0.93 (0.90 to 0.98) |
+# | Grain, its usual steps | 1,799 | 1.02 |
+# | PyTorch | 1,619 | 1.14 (1.09 to 1.19) |
+# | DALI | 651 | 2.82 (2.75 to 2.98) |
+# | decoding alone | 1,987 | 0.91 (0.89 to 0.98) |
 #
 # Above 1, tf.data is faster. tf.data, Grain and PyTorch call the same C functions, and the last row says that decoding alone takes nearly all of the time. So none of the three can win by much. DALI has functions of its own. (Why nobody decodes at a smaller size: see 13b.)
 #
