@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -118,24 +118,23 @@ def _scheduled(tree: bool) -> dict[str, tuple[int, int, int]]:
 
 def _pauses(processes: Iterable[int]) -> dict[str, int]:
     """Return for each thread of these processes how often it gave its core away to wait."""
-    found = {}
-    for process in processes:
-        for thread in Path(f"/proc/{process}/task").glob("*"):
-            with contextlib.suppress(OSError, ValueError, IndexError):  # a thread may end meanwhile
-                said = (thread / "status").read_text().partition("\nvoluntary_ctxt_switches:")[2]
-                found[thread.name] = int(said.split()[0])
-    return found
+    texts = _of_each_thread(processes, "status")
+    counts = {name: text.partition("\nvoluntary_ctxt_switches:")[2].split() for name, text in texts}
+    return {name: int(count[0]) for name, count in counts.items() if count}
 
 
 def scheduled(processes: Iterable[int]) -> dict[str, tuple[int, int]]:
     """Return for each thread of these processes how long it had a core, and was ready without one, in ns."""
-    found = {}
+    times = {name: text.split() for name, text in _of_each_thread(processes, "schedstat")}
+    return {name: (int(row[0]), int(row[1])) for name, row in times.items() if len(row) == 3}
+
+
+def _of_each_thread(processes: Iterable[int], what: str) -> Iterator[tuple[str, str]]:
+    """Yield the number of each thread, and what a file of it says."""
     for process in processes:
         for thread in Path(f"/proc/{process}/task").glob("*"):
-            with contextlib.suppress(OSError, ValueError):  # a thread may end meanwhile
-                ran, queued, _ = map(int, (thread / "schedstat").read_text().split())
-                found[thread.name] = ran, queued
-    return found
+            with contextlib.suppress(OSError):  # a thread may end meanwhile
+                yield thread.name, (thread / what).read_text()
 
 
 def processor_seconds(children: Iterable[psutil.Process] | None = None) -> float:

@@ -287,7 +287,7 @@ def _rows(parts: Sequence[Any], whole: bool, samples: bool) -> Any:
         # Batches have a length in common; sound with a single channel has the number of channels first.
         # A pair may be batches of queries and of documents; of one dimension, its arrays are rather two waveforms.
         unlike = len(firsts) > 1 or (firsts == {1} and len(dims) > 1)
-        unlike &= len(parts) > 2 or len(next(iter(dims))) == 1
+        unlike &= not whole or len(parts) > 2 or len(next(iter(dims))) == 1
         return _SampleList(parts) if samples or (len(kinds) == 1 and unlike and _kind(parts[0]) < 4) else None
     known = samples and any(part is not None for part in parts)
     return np.fromiter(parts, object, len(parts)) if known else None

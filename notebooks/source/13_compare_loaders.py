@@ -290,7 +290,7 @@ if "Grain, 2 threads" in loaders:
 # | Grain | threads or processes | order that can be repeated, resuming | plain Python in threads |
 # | DALI | threads of C++, or the GPU | decoding on the GPU, video | Linux and NVIDIA; own code is a plug-in |
 #
-# And at its fastest? `benchmarks/loaders.py` gives every loader fast settings and uint8, and all but DALI use OpenCV (measured for this course, two cores):
+# And at its fastest? `benchmarks/loaders.py` gives every loader fast settings and uint8. All but DALI decode with simplejpeg, and resize with OpenCV (measured for this course, two cores):
 #
 # | loader | images/s | tf.data ÷ it (lowest to highest of 7 rounds) |
 # |---|---|---|
@@ -301,7 +301,7 @@ if "Grain, 2 threads" in loaders:
 # | DALI | 651 | 2.82 (2.75 to 2.98) |
 # | decoding alone | 1,987 | 0.91 (0.89 to 0.98) |
 #
-# Above 1, tf.data is faster. tf.data, Grain and PyTorch call the same C functions, and the last row says that decoding alone takes nearly all of the time. So none of the three can win by much. DALI has functions of its own. (Why nobody decodes at a smaller size: see 13b.)
+# Above 1, tf.data is faster. tf.data, Grain and PyTorch call the same C functions, and the last row says that decoding alone takes nearly all of the time. So none of the three can win by much. DALI has code of its own around the same kind of decoder; in the first table the others had slower settings. (Why nobody decodes at a smaller size: see 13b.)
 #
 # ### When another loader is no remedy
 #

@@ -141,6 +141,7 @@ def test_a_slow_sampler_is_named_whatever_the_number_of_workers(workers, how):
         stalls = labkit.Timeline(labkit.record(loader, STEP, steps=8)).stalls
         if stalls.blame == "sampler SlowOrder":
             break
+        assert stalls.cause == "start", "what a busy machine draws out, and nothing else"
     assert stalls.blame == "sampler SlowOrder", stalls.shares
 
 

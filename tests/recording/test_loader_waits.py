@@ -147,13 +147,13 @@ def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
 
 
 def test_a_queue_that_is_always_full_keeps_nobody_waiting():
-    """Beside other programs, who makes the batches may have no core for so long that it falls behind."""
+    """To take a batch lasts some milliseconds where another thread has the interpreter, however many are there."""
     for _ in again(TRIES):
         timeline = recorded(OneAhead(stacks, length=16), step_ms=40, steps=5)
-        queues = {"queue empty", "queue full"} & set(timeline.stalls.shares)
-        if not queues:
+        waits = sum(timeline.stalls.shares[cause] for cause in ("queue empty", "queue full"))
+        if waits < 0.1 and timeline.stalls.cause is None:
             break
-    assert not queues, timeline.stalls.shares
+    assert waits < 0.1, timeline.stalls.shares
     assert timeline.stalls.cause is None
 
 

@@ -33,9 +33,10 @@ import psutil
 import pytest
 
 import labkit
-from labkit.recording.loaders import known, rings
+from labkit.recording.loaders import described, known, rings
 from labkit.recording.processor_clock import scheduled
 from labkit.recording.recorder import RecordingError
+from labkit.timeline.run import LoaderFacts
 
 STEP = labkit.accelerators.modelled(step_ms=1)
 
@@ -1096,3 +1097,16 @@ def test_the_epochs_of_a_dataset_of_keras_begin_and_end_as_in_fit(workers):
     assert photos.told == ("begin", "end", "begin", "end", "begin"), "the last epoch was not read to its end"
     assert sum(trace.run.work.labels.histogram.values()) == 28
     assert len(trace.run.work.labels.histogram) == 3, "each epoch has the labels of its own"
+
+
+def test_whoever_indexes_a_dataset_of_keras_has_none_of_its_workers():
+    import keras
+
+    class Indexes:
+        def __init__(self):
+            self.photos = keras.utils.PyDataset(workers=4)
+
+        def __iter__(self):
+            yield self.photos[0]
+
+    assert described.Loader(Indexes()).facts == LoaderFacts("python", "Indexes")

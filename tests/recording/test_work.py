@@ -427,6 +427,10 @@ def test_a_list_is_as_many_samples_and_not_as_many_as_its_first_is_long(batch):
     assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
 
 
+def test_two_samples_beside_their_labels_are_two():
+    assert count_images(([np.zeros((100, 80)), np.zeros((120, 80))], np.zeros(2, int))) == 2
+
+
 def test_the_labels_of_samples_in_tuples_are_told_apart():
     works = []
     for labels in (range(8), reversed(range(8)), [3] * 8):

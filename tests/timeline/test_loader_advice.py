@@ -103,6 +103,18 @@ def test_what_waits_for_threads_that_nobody_sees_is_not_said_to_run_in_the_threa
 
 
 @pytest.mark.parametrize(
+    ("loader", "lane"),
+    [
+        (LoaderFacts("torch", "Augmented", {"workers": "2", "prefetch_factor": "2"}), "worker 0"),
+        (LoaderFacts("dali", "Augmented"), "in the consumer's thread"),
+    ],
+)
+def test_work_around_a_loader_is_for_its_workers_to_do(loader, lane):
+    stalls = Timeline(before_training(lane, "cv2.resize", "resize", loader)).stalls
+    assert stalls.advice == "let the workers of the loader do it: cv2.resize runs in the thread that trains."
+
+
+@pytest.mark.parametrize(
     ("name", "says"),
     [
         ("sampler Sorted", "less work in the sampler: sampler Sorted runs in the thread that trains, with any number"),
@@ -364,6 +376,12 @@ def asks(trace, pauses=200):
     return trace.with_run(
         processor=ProcessorTime(threads=(ThreadTime(one.computed_ns, 0, blocked, pauses * blocked // 10**9),))
     )
+
+
+def test_threads_that_have_ended_were_not_seen_to_take_no_turns():
+    clock = ProcessorTime(threads=(ThreadTime(MS, 0, 100 * MS, 1),))  # the consumer; its pools live for a batch each
+    advice = Timeline(trace_of(4, 1, ahead=True).with_run(processor=clock)).stalls.advice
+    assert advice.startswith("processes in place of threads"), advice
 
 
 @pytest.mark.parametrize(

@@ -148,7 +148,9 @@ class Loader:
             return getattr(self.loader, "iterable", None)
         frame = getattr(self.loader, "gi_frame", None)
         held = frame.f_locals if frame is not None else getattr(self.loader, "__dict__", {})
-        return next((one for one in held.values() if any(_is(one, *names) for names in _FRAMEWORKS.values())), None)
+        # Workers of a PyDataset work for Keras alone, and not for whoever indexes it.
+        kinds = [names for framework, names in _FRAMEWORKS.items() if framework != "keras"]
+        return next((one for one in held.values() if any(_is(one, *names) for names in kinds)), None)
 
     def begin(self) -> Any:
         """Return the iterator of a new epoch."""

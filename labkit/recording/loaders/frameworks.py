@@ -234,6 +234,9 @@ def _simple_queue(wrapped: Any, module: ModuleType) -> None:
     kind = vars(module)["SimpleQueue"]
     if hasattr(kind.get, "_labkit_times"):
         return
+    for text in (GET, PUT):  # a first name takes a lock, and the collector of garbage may put something at any time
+        if rings.now.ring is not None:
+            rings.now.ring.name(text, "iterator")
     methods = {name: timed(getattr(kind, name), text, "iterator") for name, text in (("get", GET), ("put", PUT))}
     place = {"__module__": module.__name__, "__slots__": ()}
     wrapped.put_in_module(module, "SimpleQueue", type("SimpleQueue", (kind,), place | methods))

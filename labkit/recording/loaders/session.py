@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import _thread
 import contextlib
+import ipaddress
 import os
 import pickle
 import re
@@ -356,7 +357,8 @@ class LoaderSession(contextlib.AbstractContextManager):
         for other in self._beside:
             with contextlib.suppress(psutil.Error):
                 beside.update(other.children(recursive=True))
-        workers = [child for child in me.children(recursive=True) if child not in beside]
+        # A server of forks that was there before is none, and what it forks is one.
+        workers = [one for one in me.children(recursive=True) if one not in beside or _may_be_a_worker(one, me)]
         for one in (*workers, me):
             with contextlib.suppress(psutil.Error, AttributeError):  # no system but Linux counts bytes
                 read += one.io_counters().read_chars
@@ -385,13 +387,13 @@ def _computed_ns(pid: int) -> int:
 def _received(processes: list[psutil.Process]) -> int:
     """Return the bytes that the network brought, 0 where none of the processes is connected to another machine.
 
-    No system counts for a process what it takes from a socket, so they are those of all programs.
+    Only a process itself can ask what its sockets took, so they are the bytes of all programs.
     """
     for one in processes:
         with contextlib.suppress(psutil.Error):
             connections = getattr(one, "net_connections", None) or one.connections  # its name before psutil 6
             away = [to.raddr.ip for to in connections() if to.status == psutil.CONN_ESTABLISHED and to.raddr]
-            if any(not address.endswith("127.0.0.1") and address != "::1" for address in away):
+            if any(not ipaddress.ip_address(one.removeprefix("::ffff:")).is_loopback for one in away):
                 counters = psutil.net_io_counters(pernic=True, nowrap=False)
                 return sum(card.bytes_recv for name, card in counters.items() if not name.startswith("lo"))
     return 0
@@ -411,11 +413,11 @@ def _may_be_a_worker(child: psutil.Process, me: psutil.Process) -> bool:
     programs of this one, such as a card, a store or a board, load nothing for a pipeline.
     """
     try:
-        line = child.cmdline()
+        line, parent = child.cmdline(), child.ppid()
     except psutil.Error:  # it has ended
         return False
     if "forkserver" in " ".join(line):
-        return child.ppid() != me.pid
+        return parent != me.pid
     if line == me.cmdline() or "--multiprocessing-fork" in line:
         return True
     return "-m" in line[:-1] and "loky" in line[line.index("-m") + 1].split(".")

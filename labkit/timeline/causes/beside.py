@@ -38,6 +38,7 @@ class Beside:
         self._whose = lanes[0].name.removesuffix("accelerator")
         self.processes = any(self._name(lane).startswith("worker ") for lane in lanes)
         self.beside = [lane for lane in working if self._name(lane) != WITH_CONSUMER]
+        self.consumer = [lane for lane in working if self._name(lane) == WITH_CONSUMER]
         # What works beside the consumer are threads of its own process.
         self.threads = all(self._name(lane).startswith("thread ") for lane in self.beside)
 
@@ -66,7 +67,8 @@ class Beside:
     def asks(self) -> bool | None:
         """Whether threads woke all the time to ask for the interpreter while ops waited; None where nobody counted."""
         threads = self.run.processor.threads if self.run.processor else ()
-        if not any(one.pauses for one in threads):
+        counted = any(one.pauses for one in threads)
+        if not counted or computed(self.run) < _MOSTLY * self._all_of_it * self._asked_ns:  # most have ended before
             return None
         asked = sum(one.blocked_ns for one in threads if one.pauses * 1e9 >= ASKS * one.blocked_ns)
         waited = sum(one.open_ns for one in self.run.op_times.values()) - self._all_of_it * self._asked_ns

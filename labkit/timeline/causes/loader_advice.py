@@ -110,6 +110,15 @@ class LoaderAdvice(Beside):
         both = at_least([trains, union_of(lane.busy for lane in self.beside)], 2).total_ns if self.beside else 0
         return both < trains.total_ns / 2
 
+    @property
+    def around(self) -> bool:
+        """Whether the thread that trains prepares more than the workers of the loader, which are there."""
+        mine, theirs = (
+            sum(lane.by_category.get(kind, 0) for lane in lanes for kind in ("decode", "resize", "map"))
+            for lanes in (self.consumer, self.beside)
+        )
+        return (self.processes or (self.dali and not self.blame.startswith("DALI"))) and mine > theirs
+
     def _ahead(self) -> str:
         return f"{self.further}: no worker works for as long as the accelerator does, so a larger buffer bridges this."
 
@@ -123,6 +132,8 @@ class LoaderAdvice(Beside):
 
     def _prep(self) -> str:
         waits = self.computes is False and not self.lacks_cores
+        if self.around:
+            return f"let the workers of the loader do it: {self.blame} runs in the thread that trains."
         if self.alone and (waits or self.blame == RESTS):
             what = "the loader" if self.blame == RESTS else self.blame
             return (
