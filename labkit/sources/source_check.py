@@ -336,10 +336,10 @@ def _misfit(line: str, kinds: dict[str, str]) -> str:
     try:
         found = json.loads(line)
     except json.JSONDecodeError as error:
-        said, left = error.msg.removesuffix(" at"), line.rstrip()[error.pos :]
-        half = not left.endswith("}") if said.startswith("Unterminated") else _HALF.fullmatch(left)
-        inside = half and line.lstrip().startswith("{") and said != "Extra data"
-        why = "ends inside an object" if inside else f"is no JSON ({said} at character {error.colno})"
+        message, left = error.msg.removesuffix(" at"), line.rstrip()[error.pos :]
+        half = not left.endswith("}") if message.startswith("Unterminated") else _HALF.fullmatch(left)
+        inside = half and line.lstrip().startswith("{") and message != "Extra data"
+        why = "ends inside an object" if inside else f"is no JSON ({message} at character {error.colno})"
         return f"{line!r:.40} {why}; allowed: one whole object in each line"
     except RecursionError as error:
         return f"{line!r:.40} is no JSON ({error}); allowed: one whole object in each line"

@@ -313,6 +313,16 @@ FILES = [f"{i}.jpg" for i in range(8)]
 BOXES = [{"boxes": np.zeros((i, 4))} for i in range(8)]
 
 
+def holds_eight(batch):
+    """Assert that a batch has eight images wherever it is asked, and that what is known of it can be saved."""
+    assert count_images(batch) == 8
+    check_batched(batch)
+    assert not looks_like_one_image(batch)
+    tally = Tally()
+    assert tally.add(batch) == 8
+    assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
+
+
 @pytest.mark.parametrize(
     "batch",
     [
@@ -344,12 +354,7 @@ BOXES = [{"boxes": np.zeros((i, 4))} for i in range(8)]
 )
 def test_images_are_counted_where_they_stand(batch):
     """A list of photos of different sizes, boxes or texts before the images: none of them is a number of images."""
-    assert count_images(batch) == 8
-    check_batched(batch)
-    assert not looks_like_one_image(batch)
-    tally = Tally()
-    assert tally.add(batch) == 8
-    assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
+    holds_eight(batch)
 
 
 TOKENS = [[5] * (3 + i) for i in range(8)]
@@ -419,12 +424,7 @@ LISTS = {
 @pytest.mark.parametrize("batch", LISTS.values(), ids=LISTS.keys())
 def test_a_list_is_as_many_samples_and_not_as_many_as_its_first_is_long(batch):
     """As collate functions hand on what has no common length: each sample stays what the dataset made of it."""
-    assert count_images(batch) == 8
-    check_batched(batch)
-    assert not looks_like_one_image(batch)
-    tally = Tally()
-    assert tally.add(batch) == 8
-    assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
+    holds_eight(batch)
 
 
 def test_two_samples_beside_their_labels_are_two():

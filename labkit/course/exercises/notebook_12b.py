@@ -29,16 +29,16 @@ def vectors_of_words(function: Any) -> None:
         for line, length in lines:
             made = call(function, line, list(vocabulary), table.copy(), length)
             known = [vocabulary.index(word) + 2 if word in vocabulary else 1 for word in line.split()]
-            said = f"for the line {line!r} and {length} rows: "
-            _rows(np.asarray(made), table, known, known + [0] * (length - len(known)), said)
+            where = f"for the line {line!r} and {length} rows: "
+            _rows(np.asarray(made), table, known, known + [0] * (length - len(known)), where)
 
 
-def _rows(got: np.ndarray, table: np.ndarray, known: list[int], right: list[int], said: str) -> None:
+def _rows(got: np.ndarray, table: np.ndarray, known: list[int], right: list[int], where: str) -> None:
     """Refuse an array that does not hold the rows of a table that are right."""
     if got.ndim == 1 and got.dtype.kind in "iuf" and got.tolist() in (known, right):
-        raise Wrong(f"{said}these are the numbers of the words; return the rows of the table that they name")
+        raise Wrong(f"{where}these are the numbers of the words; return the rows of the table that they name")
     if got.ndim != 2 or got.shape[1] != table.shape[1] or got.dtype.kind not in "iuf":
-        raise Wrong(f"{said}you return {got.dtype} of the shape {got.shape}, expected {(len(right), table.shape[1])}")
+        raise Wrong(f"{where}you return {got.dtype} of the shape {got.shape}, expected {(len(right), table.shape[1])}")
     places = [next((n for n, own in enumerate(table) if np.allclose(row, own, atol=1e-6)), -1) for row in got]
     if places == right:
         return
@@ -57,17 +57,17 @@ def _rows(got: np.ndarray, table: np.ndarray, known: list[int], right: list[int]
         (sorted(known) + fill, "the words come in another order"),
     ):
         if places == idea:
-            raise Wrong(f"{said}{hint}")
+            raise Wrong(f"{where}{hint}")
     if not known:
-        raise Wrong(f"{said}there is no word, so only row 0 comes; split() finds none, split(' ') an empty one")
+        raise Wrong(f"{where}there is no word, so only row 0 comes; split() finds none, split(' ') an empty one")
     for less in (1, 2):
         if places[: len(known)] == [n - less if n > 1 else n for n in known]:
-            raise Wrong(f"{said}the first word of the vocabulary has row 2, behind the two special ones")
+            raise Wrong(f"{where}the first word of the vocabulary has row 2, behind the two special ones")
     if len(places) != len(right):
-        raise Wrong(f"{said}{len(places)} rows came, one for each word and then row 0 are {len(right)}")
+        raise Wrong(f"{where}{len(places)} rows came, one for each word and then row 0 are {len(right)}")
     if -1 in places:
-        raise Wrong(f"{said}number {places.index(-1)} of your rows is no row of the table")
-    raise Wrong(f"{said}you return the rows {places} of the table, expected {right}")
+        raise Wrong(f"{where}number {places.index(-1)} of your rows is no row of the table")
+    raise Wrong(f"{where}you return the rows {places} of the table, expected {right}")
 
 
 _NUMBERS = {word: number for number, word in enumerate(["", "[UNK]", "a", "red", "photo", "circle", "of", "two"])}

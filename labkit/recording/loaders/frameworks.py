@@ -215,11 +215,9 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
         @functools.wraps(get)
         def get_and_look(self: Any, *args: Any, _get: Callable[..., Any] = get, **kwargs: Any) -> Any:
             found, ring = _get(self, *args, **kwargs), rings.now.ring
-            if ring is None or not ring.open:
+            if ring is None or not ring.open or _number(ring, found):
                 return found
-            if _number(ring, found):
-                pass
-            elif type(found) is tuple and len(found) == 5 and callable(found[2]):  # job, place, function, arguments, …
+            if type(found) is tuple and len(found) == 5 and callable(found[2]):  # job, place, function, arguments, …
                 inner = found[3][0][0] if task_name(found[2]) in ("mapstar", "starmapstar") else found[2]
                 return (*found[:2], timed(found[2], task_name(inner), "map"), *found[3:])
             elif type(found).__name__ == "_CallItem":
@@ -234,10 +232,11 @@ def _simple_queue(wrapped: Any, module: ModuleType) -> None:
     kind = vars(module)["SimpleQueue"]
     if hasattr(kind.get, "_labkit_times"):
         return
-    for text in (GET, PUT):  # a first name takes a lock, and the collector of garbage may put something at any time
-        if rings.now.ring is not None:
+    methods = {}
+    for name, text in (("get", GET), ("put", PUT)):
+        if rings.now.ring is not None:  # a first name takes a lock, and the collector of garbage may put at any time
             rings.now.ring.name(text, "iterator")
-    methods = {name: timed(getattr(kind, name), text, "iterator") for name, text in (("get", GET), ("put", PUT))}
+        methods[name] = timed(getattr(kind, name), text, "iterator")
     place = {"__module__": module.__name__, "__slots__": ()}
     wrapped.put_in_module(module, "SimpleQueue", type("SimpleQueue", (kind,), place | methods))
 

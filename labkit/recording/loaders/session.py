@@ -243,8 +243,8 @@ class LoaderSession(contextlib.AbstractContextManager):
         ran = {thread: ns - self._before.get(thread, (0, 0))[0] for thread, (ns, _) in clocks.items()}
         at_work = sum(self._is_at_work(pid, now_ns) for pid in self._hidden(found))
         self.notes = list(self._notes(found, at_work))
-        computed, queued = (sum(times[i] for times in self.sampler.threads) for i in (0, 1))
-        window_ns, delivered, ready = (self._since_ns, now_ns), self._ring.delivered, had_core(computed, queued)
+        ready = had_core(sum(computed for computed, *_ in self.sampler.threads), self.sampler.queued_ns or 0)
+        window_ns, delivered = (self._since_ns, now_ns), self._ring.delivered
         return to_trace(found, self.epochs.loader, delivered, self.warmup, window_ns, ran, ready, at_work)
 
     @property
