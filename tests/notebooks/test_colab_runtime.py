@@ -222,7 +222,10 @@ def test_every_solution_scores_in_colab(machine, solved):
     said = machine.run("-c", CHECK_SOLUTIONS, str(solved))
     results = re.findall(r"(?m)^RESULT ([\d.]+) (\w+) (.*)", said)
     assert sorted(number for number, _, _ in results) == sorted(grading.numbers())
-    assert {passed for _, passed, _ in results} == {"True"}, results
+    # Colab has PyTorch, the stand-in has not: that exercise passes where there is one (make test-loaders).
+    unchecked = {number: text for number, passed, text in results if passed != "True"}
+    assert list(unchecked) == ["13.3"], results
+    assert "PyTorch is not installed here" in unchecked["13.3"]
 
 
 def test_photos_serve_files_where_tfds_is_broken_and_say_why(machine, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from labkit.course.student_code import numeric
@@ -24,4 +25,38 @@ def hours_of_waiting(photos: int, epochs: int, free: float, fed: float) -> Any:
         1 - fed / free: "that is the share of the time that is waited; return hours",
         images / free * (1 - fed / free) / 3600: "that share is one of the time with the pipeline, not with free data",
         free / fed: "that says how many times as long it takes; return hours",
+    }
+
+
+@numeric(
+    "16.2",
+    " images/s",
+    (32, 40.0, 12.0, 8, False),
+    (32, 40.0, 12.0, 8, True),
+    (64, 35.8, 2.5, 24, True),
+    (16, 250.0, 7.0, 2, False),
+    (50, 20.0, 6.0, 10, True),
+)
+def images_per_s_of_a_fed_step(batch: int, step_ms: float, image_ms: float, cores: int, gpu: bool) -> Any:
+    """``fed(batch, step_ms, image_ms, cores, gpu)``: step and pipeline overlap on two devices, and share one."""
+    batch_ms = batch * image_ms / cores
+    together: Any = max if gpu else operator.add
+    overlap = "a GPU leaves the cores alone: the next batch is made during the step, and the longer of the two counts"
+    shared = "without a GPU the cores do both: their times add up"
+    both_ms = together(step_ms, batch_ms)
+
+    def rate(ms: float) -> float:
+        return 1e3 * batch / ms
+
+    return rate(both_ms), {
+        both_ms: "that is the time of a step; return images per second",
+        1e3 / both_ms: "these are batches per second; a batch has several images",
+        batch / both_ms: "these are images per millisecond",
+        rate(together(step_ms, batch * image_ms)): "that is a pipeline with one core; it uses all",
+        rate(together(step_ms, image_ms / cores)): "image_ms is the work of one photo; a batch has several",
+        rate(min(step_ms, batch_ms)): overlap if gpu else shared,
+        rate(max(step_ms, batch_ms)): shared,
+        rate(step_ms + batch_ms): overlap,
+        rate(together(step_ms, batch * image_ms * cores)): "more cores take less time: divide by them",
+        rate(together(step_ms / cores, batch_ms)): "step_ms is the time of the step, however many cores it takes",
     }

@@ -5,6 +5,16 @@ import math
 
 import numpy as np
 
+
+def _rate(batch, step, made, gpu):
+    return 1e3 * batch / (max(step, made) if gpu else step + made)
+
+
+def _fed(idea):
+    """Return an answer that combines the time of a step and that of the batch, in ms."""
+    return lambda batch, step_ms, image_ms, cores, gpu: idea(step_ms, batch * image_ms / cores, batch, gpu)
+
+
 WRONG = {
     "16.1": [
         (lambda photos, epochs, free, fed: photos * epochs * (1 / fed - 1 / free), "seconds"),
@@ -18,7 +28,25 @@ WRONG = {
         (lambda photos, epochs, free, fed: 1 - fed / free, "share"),
         (lambda photos, epochs, free, fed: photos * epochs / free * (1 - fed / free) / 3600, "not with free data"),
         (lambda photos, epochs, free, fed: free / fed, "times as long"),
-    ]
+    ],
+    "16.2": [
+        (_fed(lambda step, made, batch, gpu: max(step, made) if gpu else step + made), "time of a step"),
+        (_fed(lambda step, made, batch, gpu: 1e3 / (max(step, made) if gpu else step + made)), "batches per second"),
+        (_fed(lambda step, made, batch, gpu: batch / (max(step, made) if gpu else step + made)), "per millisecond"),
+        (lambda batch, step_ms, image_ms, cores, gpu: 1e3 * batch / step_ms, "add up"),
+        (lambda batch, step_ms, image_ms, cores, gpu: 1e3 * cores / image_ms, "add up"),
+        (lambda batch, step_ms, image_ms, cores, gpu: _rate(batch, step_ms, batch * image_ms, gpu), "one core"),
+        (lambda batch, step_ms, image_ms, cores, gpu: _rate(batch, step_ms, image_ms / cores, gpu), "one photo"),
+        (lambda batch, step_ms, image_ms, cores, gpu: _rate(batch, step_ms, batch * image_ms * cores, gpu), "divide"),
+        (
+            lambda batch, step_ms, image_ms, cores, gpu: _rate(batch, step_ms / cores, batch * image_ms / cores, gpu),
+            "however many cores",
+        ),
+        (_fed(lambda step, made, batch, gpu: 1e3 * batch / min(step, made)), "add up"),
+        (_fed(lambda step, made, batch, gpu: 1e3 * batch / (step + made)), "during the step"),
+        (_fed(lambda step, made, batch, gpu: 1e3 * batch / max(step, made)), "add up"),
+        (_fed(lambda step, made, batch, gpu: 1e3 * batch / (step + made if gpu else max(step, made))), "add up"),
+    ],
 }
 
 
@@ -28,6 +56,16 @@ def _two_trainings(photos, epochs, free, fed):
     return (whole - without) / datetime.timedelta(hours=1)
 
 
+def _by_cases(batch, step_ms, image_ms, cores, gpu):
+    """Compare first, and return early."""
+    made = image_ms / 1e3 * batch / cores
+    if not gpu:
+        return batch / np.float64(step_ms / 1e3 + made)
+    if made > step_ms / 1e3:
+        return cores / image_ms * 1e3
+    return batch / step_ms * 1e3
+
+
 RIGHT = {
     "16.1": [
         _two_trainings,
@@ -35,5 +73,12 @@ RIGHT = {
         lambda photos, epochs, free, fed: photos * epochs * (free - fed) / (free * fed) / 3600,
         lambda photos, epochs, free, fed: np.float64(photos) * epochs / 3600 * np.subtract(1 / fed, 1 / free),
         lambda photos, epochs, free, fed: math.fsum((epochs * photos / fed / 60, -epochs * photos / free / 60)) / 60,
-    ]
+    ],
+    "16.2": [
+        lambda batch, step_ms, image_ms, cores, gpu: _rate(batch, step_ms, batch * image_ms / cores, gpu),
+        lambda batch, step_ms, image_ms, cores, gpu: (
+            min(1e3 * batch / step_ms, 1e3 * cores / image_ms) if gpu else 1e3 / (step_ms / batch + image_ms / cores)
+        ),
+        _by_cases,
+    ],
 }
