@@ -12,7 +12,7 @@ from typing import Any
 
 from labkit.recording.loaders import rings
 from labkit.recording.loaders.rings import timed
-from labkit.timeline.lanes import GET, PUT
+from labkit.timeline.lanes import GET
 from labkit.timeline.wording import END, SAMPLER, SOURCE
 
 _GRAIN = "grain._src.python.dataset.transformations."
@@ -228,17 +228,14 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
 
 
 def _simple_queue(wrapped: Any, module: ModuleType) -> None:
-    """Let queues of C that are made from now on be timed: a method of theirs cannot be set, but a class can inherit."""
+    """Let queues of C that are made from now on be timed: a method of theirs cannot be set, but a class can inherit.
+
+    Who puts something into one never waits: it has no bound.
+    """
     kind = vars(module)["SimpleQueue"]
-    if hasattr(kind.get, "_labkit_times"):
-        return
-    methods = {}
-    for name, text in (("get", GET), ("put", PUT)):
-        if rings.now.ring is not None:  # a first name takes a lock, and the collector of garbage may put at any time
-            rings.now.ring.name(text, "iterator")
-        methods[name] = timed(getattr(kind, name), text, "iterator")
-    place = {"__module__": module.__name__, "__slots__": ()}
-    wrapped.put_in_module(module, "SimpleQueue", type("SimpleQueue", (kind,), place | methods))
+    if not hasattr(kind.get, "_labkit_times"):
+        methods = {"get": timed(kind.get, GET, "iterator"), "__module__": module.__name__, "__slots__": ()}
+        wrapped.put_in_module(module, "SimpleQueue", type("SimpleQueue", (kind,), methods))
 
 
 def _number(ring: rings.Ring, found: Any) -> bool:

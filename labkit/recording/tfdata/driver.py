@@ -307,7 +307,7 @@ class ProfilerWindow:
     @property
     def full(self) -> bool:
         """Whether the process has taken more memory than `open` allowed, for the profiler or for what it keeps."""
-        return self._process.memory_info().rss > self._most_bytes
+        return self._most_bytes < math.inf and self._process.memory_info().rss > self._most_bytes
 
     def open(self, most_bytes: float = math.inf) -> None:
         """Start the profiler; the process may then take so many bytes. Errors as in `Session.start`."""
