@@ -64,12 +64,17 @@ def all_gone(painters):
     return not any(map(runs, painters))
 
 
-@pytest.fixture
-def few(tmp_path):
-    """A folder with the first 24 photos."""
-    place = photo_files.folder(tmp_path)
+@pytest.fixture(scope="module")
+def painted(tmp_path_factory):
+    place = photo_files.folder(tmp_path_factory.mktemp("painted"))
     photo_files.make(place, range(24), progress=False)
     return place
+
+
+@pytest.fixture
+def few(painted, tmp_path):
+    """A folder with the first 24 photos, for one test alone."""
+    return shutil.copytree(painted, photo_files.folder(tmp_path))
 
 
 def test_files_on_disk_are_what_the_generator_makes(few):
@@ -162,7 +167,7 @@ def identities_of_others(place, path):
     return {other: other.stat().st_mtime_ns for other in place.glob("*/*.jpg") if other != path}
 
 
-def test_preparing_names_the_damaged_photo(tmp_path):
+def test_preparing_names_the_damaged_photo(few, tmp_path):
     photos.load(scale="tiny", home=tmp_path, progress=False)
     path = photo_files.folder(tmp_path) / generator.plan(42).file
     good = path.read_bytes()
