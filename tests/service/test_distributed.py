@@ -76,13 +76,21 @@ def learn(process, paths, sharding="DATA", wait_ms=0, save_to=None, die_at=None,
         return loss
 
     def compiled(part):
-        return tf.function(lambda *given: strategy.run(part, given))
+        return tf.function(lambda *given: strategy.run(part, given), autograph=False)
 
     gradients, all_reduce, apply = map(compiled, (in_halves, add_up, change))
-    numbers = tf.data.TFRecordDataset(paths).map(lambda record: tf.io.parse_tensor(record, tf.int64))
+
+    # Functions with names, since TensorFlow converts this whole file to find a lambda in it, in each process.
+    def number_of(record):
+        return tf.io.parse_tensor(record, tf.int64)
+
+    def with_image(number):
+        return tf.gather(IMAGES, number), tf.gather(LABELS, number), number
+
+    numbers = tf.data.TFRecordDataset(paths).map(number_of)
     if wait_ms and process.number == 1:
         numbers = numbers.map(lambda n: labkit.storage.delayed(n, wait_ms))
-    data = numbers.map(lambda n: (tf.gather(IMAGES, n), tf.gather(LABELS, n), n))
+    data = numbers.map(with_image)
     options = tf.data.Options()
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy[sharding]
     data = data.batch(BATCH, drop_remainder=True).repeat().with_options(options)
