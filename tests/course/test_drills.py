@@ -286,7 +286,7 @@ def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
 # -- how a drill is drawn --------------------------------------------------------------------
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("key", ["no_prefetch", "gil", "straggler", "one_by_one"])
 def test_a_drill_draws_its_timeline_without_explanation(key):
     drill = drill_of(key)

@@ -273,7 +273,9 @@ def test_who_hands_in_what_cannot_be_read_loses_the_earlier_grade(course, tmp_pa
     assert not list(course.root.glob(f"*/nora/{roster.PS3}"))
 
 
-@pytest.mark.parametrize(("by_hand", "extra"), [(4.0, None), (None, 2.0), (0.0, 3.0)])
+@pytest.mark.parametrize(
+    ("by_hand", "extra"), [(4.0, None), pytest.param(None, 2.0, marks=pytest.mark.long), (0.0, 3.0)]
+)
 def test_points_by_hand_are_in_the_table_after_the_next_run(course, tmp_path, by_hand, extra):
     folder = flat(tmp_path / "class", {"hand": nbformat.writes(course.notebook(roster.PS3))})
     batch.grade(folder, course)
