@@ -309,21 +309,21 @@ def test_what_waits_is_told_from_what_computes_although_not_every_call_is_asked(
             if number % 20 == 19:
                 yield np.zeros((4, 8, 8, 3), np.uint8)
 
-    def told():
-        times = labkit.record(batches(), STEP, steps=8).run.op_times
-        share = {name: times[f"in_turns.{name}"].computed_ns / times[f"in_turns.{name}"].open_ns for name in bodies}
-        # What is left of the caller's time without theirs is short, and so is what is left of its processor time.
-        left = times["in_turns.all_of_them"].computed_ns / times["in_turns.works"].computed_ns
-        holds = share["waits"] < 0.3 * share["works"] and 0.15 < share["both"] < 0.9 * share["works"] and left < 0.4
-        return holds, share, left
-
-    # On a busy core one call that was asked may have been open for long: what most of the recordings say counts.
-    found = []
+    quickest = {}
     for _ in repeats.again(5):
-        found.append(told())
-        if 2 * sum(holds for holds, _, _ in found) > len(found):
+        times = labkit.record(batches(), STEP, steps=8).run.op_times
+        for name in (*bodies, "all_of_them"):
+            # A busy core draws out what is open; of each function, the recording counts that has the least of it.
+            now = times[f"in_turns.{name}"]
+            quickest[name] = min(quickest.get(name, now), now, key=lambda one: one.open_ns)
+        share = {name: quickest[name].computed_ns / quickest[name].open_ns for name in bodies}
+        left = quickest["all_of_them"].computed_ns / quickest["works"].computed_ns
+        if 0.15 < share["both"] < 0.9 * share["works"] and left < 0.4:
             break
-    assert 2 * sum(holds for holds, _, _ in found) > len(found), found
+    assert share["waits"] < 0.3 * share["works"]
+    assert 0.15 < share["both"] < 0.9 * share["works"]
+    # What is left of the caller's time without theirs is short, and so is what is left of its processor time.
+    assert left < 0.4
     sys.modules.pop("in_turns")
 
 
