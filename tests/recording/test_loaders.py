@@ -292,8 +292,8 @@ def test_a_task_that_never_ends_takes_what_its_thread_computed(counts, monkeypat
 
 def test_what_waits_is_told_from_what_computes_although_not_every_call_is_asked(tmp_path, monkeypatch):
     """Functions take turns, and one waits in every fourth call: a fixed pattern would ask the same call each time."""
-    fourth = "time.sleep(0.003) if number % 4 == 1 else sum(range(50_000))"
-    bodies = {"waits": "time.sleep(0.002)", "works": "sum(range(50_000))", "both": fourth}
+    fourth = "time.sleep(0.003) if number % 4 == 1 else sum(range(100_000))"
+    bodies = {"waits": "time.sleep(0.002)", "works": "sum(range(100_000))", "both": fourth}
     code = [f"def {name}(number):\n    {body}\n" for name, body in bodies.items()]
     turns = "".join(f"    {name}(number)\n" for name in bodies)
     (tmp_path / "in_turns.py").write_text("import time\n" + "".join(code) + f"def all_of_them(number):\n{turns}")
