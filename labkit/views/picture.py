@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from labkit.common.files import write_aside
 from labkit.common.palette import THEMES, Theme, asked_for, theme
+from labkit.common.progress import fast
 from labkit.common.table import Table
 
 if TYPE_CHECKING:
@@ -130,11 +131,14 @@ class Picture:
         return self._encode(self._look(theme).name, "png")
 
     def html(self, both: bool = True, note: str = "") -> str:
-        """Return the picture for a page, see `figure_html`; not `both` leaves the dark one out: half the size."""
+        """Return the picture for a page, see `figure_html`; not `both` leaves the dark one out: half the size.
+
+        Where LABKIT_FAST is set, the PNG stands for both: nobody looks, and a notebook needs it in any case.
+        """
         asked = asked_for(self._theme)
         looks = {"": asked[0]} if len(asked) == 1 else {look: look for look in asked[: 1 + both]}
-        images = {look: self._encode(name, "webp") for look, name in looks.items()}
-        return figure_html(images, "webp", round(WIDTH * DPI), self.alt, self.text, note)
+        images = {"": self.png()} if fast() else {look: self._encode(name, "webp") for look, name in looks.items()}
+        return figure_html(images, "png" if fast() else "webp", round(WIDTH * DPI), self.alt, self.text, note)
 
     def svg(self, theme: str | None = None) -> str:
         """Return the picture as SVG; title and alternative text are in its metadata."""
@@ -181,6 +185,10 @@ class Picture:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows: a page in both themes, a PNG with alternative text, and the text equivalent."""
+        return self.bundle()
+
+    def bundle(self, page: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return what a notebook shows, with another page in place of the picture's own, if one is given."""
         png = self.png()
         folder = os.environ.get("LABKIT_FIGURES")
         if folder and not self._kept:
@@ -188,7 +196,8 @@ class Picture:
             self._kept = True
         width, height = struct.unpack(">II", png[16:24])
         data = {
-            "text/html": self.html(), "image/png": base64.b64encode(png).decode("ascii"), "text/plain": self.text,
+            "text/html": page or self.html(), "image/png": base64.b64encode(png).decode("ascii"),
+            "text/plain": self.text,
         }  # fmt: skip
         return data, {"image/png": {"width": width, "height": height, "alt": self.alt}}
 

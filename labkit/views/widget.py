@@ -169,11 +169,11 @@ class TimelineWidget(anywidget.AnyWidget):
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows and stores: the timeline, a picture of it, and its numbers."""
-        data, metadata = self.picture._repr_mimebundle_()
-        data["text/plain"] = str(self)
         page = self.html(STORED)
+        data, metadata = self.picture.bundle(page)
+        data["text/plain"] = str(self)
         if page is not None:
-            return data | {"text/html": page}, metadata
+            return data, metadata
         view, more = super()._repr_mimebundle_()  # of the model, and where Colab finds widgets that are not its own
         return data | view, metadata | more
 

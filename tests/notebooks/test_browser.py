@@ -223,7 +223,8 @@ def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
 ERROR = "Error displaying widget"
 LANES = ".labkit-timeline canvas.lt-lanes"
 
-RECORD = """import labkit; labkit.setup()
+RECORD = """import os; os.environ["LABKIT_FAST"] = "0"  # somebody looks at the pictures
+import labkit; labkit.setup()
 import tensorflow as tf
 from labkit.recording import accelerators
 

@@ -448,6 +448,17 @@ def test_a_page_has_the_picture_in_both_themes_at_twice_the_density_and_its_word
     assert image.tobytes() == bright.tobytes()
 
 
+def test_where_nobody_looks_a_page_holds_the_png_that_every_notebook_needs(monkeypatch):
+    monkeypatch.setenv("LABKIT_FAST", "1")
+    picture = static.draw(noisy_job())
+    page = picture.html(note="asleep")
+    assert re.findall(r'src="data:image/(\w+);base64,([^"]+)"', page) == [
+        ("png", base64.b64encode(picture.png()).decode())
+    ]
+    assert f"<pre>{html.escape(picture.text)}</pre>" in page
+    assert "asleep" in page
+
+
 def test_a_chosen_theme_is_shown_on_every_page(monkeypatch):
     monkeypatch.setenv("LABKIT_THEME", "dark")
     for picture in (static.draw(noisy_job()), static.draw(noisy_job(), theme="dark")):

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import ipywidgets
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 import labkit
@@ -69,6 +70,14 @@ def test_a_notebook_stores_a_page_of_its_own_a_picture_and_words_but_no_view_of_
     assert f'alt="{made.picture.alt}"' in data["text/html"]
     assert made.picture.html(both=False) in data["text/html"], "the picture is what remains where scripts do not run"
     assert not re.search(r"https?://(?!www\.w3\.org)", data["text/html"]), "nothing is fetched"
+
+
+def test_no_picture_is_drawn_that_no_page_holds(monkeypatch):
+    """A PNG and the light one: the timeline of a dark page is drawn there."""
+    drawn = []
+    monkeypatch.setattr(FigureCanvasAgg, "draw", lambda self, draw=FigureCanvasAgg.draw: drawn.append(draw(self)))
+    labkit.show(job())._repr_mimebundle_()
+    assert len(drawn) == 2
 
 
 def test_a_model_goes_to_the_page_only_where_something_asks_for_it():
