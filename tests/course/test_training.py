@@ -158,6 +158,20 @@ def test_the_line_through_the_times_of_a_step():
         training.step_times(model, painted(), (4,))
 
 
+def test_where_nobody_looks_no_step_compiles_before_the_one_that_is_timed(monkeypatch):
+    class Counts:
+        trained = ()
+
+        def train_on_batch(self, images, labels):
+            self.trained += (len(images),)
+
+    model = Counts()
+    monkeypatch.setenv("LABKIT_FAST", "1")
+    monkeypatch.setattr(time, "process_time", itertools.count().__next__)
+    assert training.step_times(model, painted(), (4, 64), repeats=3).ms == (1e3, 1e3)
+    assert model.trained == (4, 64)
+
+
 def test_a_step_is_timed_by_the_clock_where_a_gpu_trains(monkeypatch):
     """What waits for a device takes no time of the processor."""
     import tensorflow as tf
