@@ -416,6 +416,7 @@ def measure(
     profile : bool
         False times all rounds by the clock alone, and then records one more round, only for the pictures. For small
         elements the profiler takes more time than their own work, and a speed-up would be one of the profiler.
+        Where LABKIT_FAST is set, the one round is that for the pictures.
 
     Returns
     -------
@@ -432,7 +433,7 @@ def measure(
     variants = {name: recordable(dataset) for name, dataset in variants.items()}
     for name, dataset in variants.items():
         plan.check(dataset, name)
-    repeats = whole("repeats", repeats, least=1)
+    repeats, profile = whole("repeats", repeats, least=1), profile or fast()
     if limit is None:
         limit = max(repeats, LIMIT) if repeats >= ROUNDS else repeats
     at = looks(repeats, whole("limit", limit, least=repeats, other="(repeats)"))

@@ -244,6 +244,13 @@ def test_where_nobody_looks_one_round_is_enough(tf, monkeypatch, value, rounds):
     assert len(recorder.record(data, FAST, steps=2).run.repeats) == 1
 
 
+def test_where_nobody_looks_the_round_that_is_timed_is_that_of_the_pictures(tf, monkeypatch):
+    monkeypatch.setenv("LABKIT_FAST", "1")
+    found = measures.measure({"a": tf.data.Dataset.range(40).batch(1)}, FAST, steps=2, repeats=4, profile=False)
+    assert not found.pictures
+    assert found.trace("a").run.profiler.events > 0
+
+
 def test_the_trace_of_the_median_repeat_is_returned_with_the_measures_of_all(photos):
     trace = recorder.record(photos.map(prepare).batch(4), FAST, steps=3, repeats=5)
     rates = [m.images_per_s for m in trace.run.repeats]
