@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit.common import processes
+from labkit.common.environment import importing
 
 #: Lines of a log that say more than others: the second kind, the reasons of the system, more than the first.
 _TELLING = (
@@ -121,10 +122,11 @@ def main(descriptor: int, parent: int, folder: str) -> None:
         tempfile.tempdir = folder  # of all children, which may be killed while they record
     connection = Connection(descriptor)
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # input pipelines run on processors, and GPU memory is for training
-    import tensorflow as tf  # noqa: F401  imported here, once, for all children
+    with importing():  # here, once, for all children: no search for garbage writes to the pages that they share
+        import tensorflow as tf  # noqa: F401
 
-    from labkit.recording.tfdata import driver  # noqa: F401
-    from labkit.service import program, server
+        from labkit.recording.tfdata import driver  # noqa: F401
+        from labkit.service import program, server
 
     me = os.getpid()
     with contextlib.suppress(EOFError, OSError):

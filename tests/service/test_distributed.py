@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import signal
@@ -248,6 +249,16 @@ def test_what_processes_print_and_return_comes_back_in_their_order(several, caps
     assert several.run(chatty, processes=1, word="hello").results == [(0, 1, 0)]
     with pytest.raises(ClusterError, match="process 0 returned no trace"):
         run.trace  # noqa: B018
+
+
+def spared(process):
+    return gc.get_freeze_count(), gc.isenabled()
+
+
+def test_what_all_processes_share_is_not_searched_for_garbage_in_each(several):
+    ((modules, searching),) = several.run(spared, processes=1).results
+    assert modules > 0
+    assert searching
 
 
 def speaks(process, ends):
