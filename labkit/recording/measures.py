@@ -21,7 +21,7 @@ from labkit.common.progress import fast
 from labkit.common.table import Table, Tabular
 from labkit.recording import equal_work
 from labkit.recording.loaders.session import recordable
-from labkit.recording.recorder import Plan, figures, middle, rounds_of
+from labkit.recording.recorder import FAST_WARMUP, Plan, figures, middle, rounds_of
 from labkit.timeline.run import Delivered, Measure
 from labkit.timeline.trace import Trace
 
@@ -406,7 +406,7 @@ def measure(
     variants : mapping of name to tf.data.Dataset, or to any other loader
         The first one is what the others are compared with.
     accelerator, steps, warmup, max_events, progress
-        As in `record`.
+        As in `record`. Where LABKIT_FAST is set, the first batch is all of the warm-up.
     repeats : int
         Rounds of the first look; five or more give the table a spread worth the name, and verdicts. Where LABKIT_FAST
         is set, one, and none is added: enough to run every line, too few for a verdict.
@@ -430,6 +430,7 @@ def measure(
     if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
         raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
     plan = Plan(accelerator, steps, warmup, max_events, progress)
+    plan.warmup = min(plan.warmup, FAST_WARMUP) if fast() else plan.warmup
     variants = {name: recordable(dataset) for name, dataset in variants.items()}
     for name, dataset in variants.items():
         plan.check(dataset, name)

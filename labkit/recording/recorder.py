@@ -36,8 +36,8 @@ __all__ = ["RecordingError", "graph", "record"]
 #: CPU time of one event of the profiler; 0.6 to 1.9 µs were measured on two-core machines.
 EVENT_NS = 1_300
 
-#: Rounds of a comparison where LABKIT_FAST is set.
-FAST_ROUNDS = 1
+#: Rounds of a comparison, and steps of its warm-ups, where LABKIT_FAST is set.
+FAST_ROUNDS = FAST_WARMUP = 1
 
 #: Recording is said to distort a pipeline where the profiler takes more than this share of the CPU time of the
 #: process, and this share of the window. Photos: 2 %; elements of 32×32 that are mapped one by one: 15 to 50 %.
