@@ -67,7 +67,7 @@ def cpu_ms_per_image():
     return 1000 * (time.process_time() - start) / 256
 
 # %% tags=["nbval-ignore-output"]
-cpu_ms = [cpu_ms_per_image() for _ in range(3)]
+cpu_ms = [cpu_ms_per_image() for _ in range(labkit.measures.rounds_of(3))]
 print("ms of CPU time per image:", [round(ms, 2) for ms in cpu_ms])
 
 # %% [markdown]
