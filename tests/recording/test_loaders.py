@@ -811,7 +811,8 @@ def send(made, connection):
 def test_what_hidden_processes_do_is_nobodys_work_and_the_advice_says_so():
     """The consumer seems to receive bytes for most of the time; it waits for somebody whose work is not seen."""
     receives, sends = multiprocessing.Pipe(duplex=False)
-    worker = multiprocessing.get_context("fork").Process(target=send, args=(np.zeros((4, 8)), sends), daemon=True)
+    made = np.zeros((4, 4096))  # more than a pipe holds, or batches wait in it when a busy machine begins at last
+    worker = multiprocessing.get_context("fork").Process(target=send, args=(made, sends), daemon=True)
     worker.start()
     try:
         trace = labkit.record((receives.recv() for _ in itertools.count()), STEP, steps=12)
