@@ -57,12 +57,12 @@ test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, 
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
 	@$(BIN)/python -m pytest -m "alone and not long and not loaders" $(call MARKED,alone)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
-	@echo "Left out: laws at full length, with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
+	@echo "Left out: laws that take longest, and others with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
 	  "(make test-colab), xprof (make test-xprof), other loaders (make test-loaders), a real GPU (make gpu), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
 	  "another process (make soak), many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
 
-test-long: $(READY) chromium bubblewrap #! run what make test leaves out: laws at full length, with all their cases
+test-long: $(READY) chromium bubblewrap #! run what make test leaves out: laws that take longest, and all cases of others
 	@$(BIN)/labkit data --scale tiny
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) $(TAKEN) -m "long and not loaders" tests
 

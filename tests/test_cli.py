@@ -45,6 +45,7 @@ def labkit(*arguments, **environment):
     )
 
 
+@pytest.mark.long
 def test_doctor_reports_every_topic_in_lines():
     done = labkit("doctor")
     lines = done.stdout.splitlines()

@@ -29,7 +29,10 @@ def test_left_early(word):
 """
 
 
-@pytest.mark.parametrize("processes", [[], ["-n", "2"]], ids=["one process", "two"])
+@pytest.mark.parametrize(
+    "processes",
+    [pytest.param([], id="one process"), pytest.param(["-n", "2"], id="two", marks=pytest.mark.long)],
+)
 def test_repeats_are_counted_and_told(root, tmp_path, processes):
     (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "conftest.py").write_bytes((root / "tests" / "conftest.py").read_bytes().replace(

@@ -37,6 +37,7 @@ def test_every_rung_delivers_the_same_labels_in_the_same_order(album):
         assert [labels.tolist() for _, labels in got] == want, rung.name
 
 
+@pytest.mark.long
 def test_images_are_float32_in_range_and_of_the_stated_shape(album):
     one = album.take(ladder.BATCH)
     for rung in ladder.RUNGS:

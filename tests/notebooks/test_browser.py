@@ -103,7 +103,7 @@ def unfold(page):
         summary.click()
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.long), "dark"])
 def test_the_tour_page_can_be_read_without_a_network_and_without_scripts(chromium, tour_page, theme):
     page = open_tour(
         chromium, tour_page, viewport={"width": 1200, "height": 1500}, color_scheme=theme, java_script_enabled=False

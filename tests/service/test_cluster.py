@@ -595,7 +595,8 @@ def dies_and_leaves_nothing(folder, after_s):
     until(lambda: not list(folder.iterdir()))
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("times", [1, 3])
 def test_clusters_that_end_leave_nothing(tmp_path, monkeypatch, times):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     here = psutil.Process()

@@ -83,6 +83,7 @@ def test_files_on_disk_are_what_the_generator_makes(few):
         assert (few / generator.plan(index).file).read_bytes() == generator.make(index)
 
 
+@pytest.mark.long
 def test_a_killed_run_leaves_no_orphan_and_the_next_one_makes_only_what_is_missing(tmp_path):
     process = start(MAKE_SMALL, tmp_path)
     place, painters = underway(tmp_path, process)

@@ -269,6 +269,7 @@ def test_text_that_only_looks_like_utf_8_is_named(tmp_path, read, encoding, word
         read(path)
 
 
+@pytest.mark.long
 @given(st.text(alphabet="ab \nü", max_size=12), st.sampled_from(["\n", "\r\n"]))
 def test_as_many_lines_are_counted_as_tensorflow_delivers(text, end):
     with tempfile.TemporaryDirectory() as folder:

@@ -80,6 +80,7 @@ def test_what_has_no_words_is_found(data):
     assert words_missing({"data": data})
 
 
+@pytest.mark.long
 def test_photos_have_names_sizes_and_words_in_every_viewer(album):
     first = dict(zip(album.classes, album.paths, strict=False))
     sheet = Photographs(first)
