@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import random
 import shutil
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -75,38 +72,6 @@ def advice_beside_other_tests():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(thresholds, "CROWDED", 2.0)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def lambdas_are_found_quickly():
-    """To find a lambda's source, AutoGraph converts the whole file; the statement around its line is enough."""
-    if "tensorflow" not in sys.modules:
-        yield
-        return
-    import gast
-    from tensorflow.python.autograph.pyct import parser
-
-    find, parse, asked, read = parser._parse_lambda, parser.parse, threading.local(), functools.lru_cache(8)(ast.parse)
-
-    def find_quickly(function):
-        asked.line = function.__code__.co_firstlineno
-        try:
-            return find(function)
-        finally:
-            asked.line = None
-
-    def parse_around(source, *given, **settings):
-        if (line := getattr(asked, "line", None)) is None:
-            return parse(source, *given, **settings)
-        statements = read(source).body
-        ends = [following.lineno for following in statements[1:]] + [sys.maxsize] * bool(statements)
-        pairs = zip(statements, ends, strict=True)
-        return gast.ast_to_gast(ast.Module([one for one, end in pairs if one.lineno <= line <= end], [])).body
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parser, "_parse_lambda", find_quickly)
-        patch.setattr(parser, "parse", parse_around)
         yield
 
 

@@ -167,7 +167,6 @@ def test_a_verb_that_needs_a_checkout_says_so_without_one(wheel, tmp_path, verb)
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
-@pytest.mark.long
 def test_the_wheel_works_without_the_checkout(root, wheel, tmp_path):
     """Kernels and photo generator are found inside the wheel when there is no checkout around it."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")

@@ -430,11 +430,12 @@ def measure(
     if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
         raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
     plan = Plan(accelerator, steps, warmup, max_events, progress)
-    plan.warmup = min(plan.warmup, FAST_WARMUP) if fast() else plan.warmup
+    if fast():
+        plan.warmup, profile = FAST_WARMUP, True
     variants = {name: recordable(dataset) for name, dataset in variants.items()}
     for name, dataset in variants.items():
         plan.check(dataset, name)
-    repeats, profile = whole("repeats", repeats, least=1), profile or fast()
+    repeats = whole("repeats", repeats, least=1)
     if limit is None:
         limit = max(repeats, LIMIT) if repeats >= ROUNDS else repeats
     at = looks(repeats, whole("limit", limit, least=repeats, other="(repeats)"))

@@ -36,8 +36,6 @@ class Sampler(contextlib.AbstractContextManager):
     ----------
     soon : int
         So many samples at the beginning come faster than the others.
-    seldom : int
-        Of the others one in so many.
     tree : bool
         Count the threads of this process and of those that it started, and take no samples: the clock of one process
         would say nothing about the work of the others.
@@ -56,8 +54,8 @@ class Sampler(contextlib.AbstractContextManager):
         How long the thread that called `start` computed and waited for a core, both together.
     """
 
-    def __init__(self, *, soon: int = SOON, seldom: int = 1, tree: bool = False) -> None:
-        self.soon, self.seldom, self.tree = soon, seldom, tree
+    def __init__(self, *, soon: int = SOON, tree: bool = False) -> None:
+        self.soon, self.tree = soon, tree
         self.samples: list[tuple[int, int]] = []
         self.queued_ns: int | None = None
         self.threads: list[tuple[int, int, int, int]] = []
@@ -103,7 +101,7 @@ class Sampler(contextlib.AbstractContextManager):
     def _run(self) -> None:
         while True:
             self._taken.extend((time.perf_counter_ns(), time.process_time_ns()))
-            if self._end.acquire(timeout=SOON_S if len(self._taken) < 2 * self.soon else PERIOD_S * self.seldom):
+            if self._end.acquire(timeout=SOON_S if len(self._taken) < 2 * self.soon else PERIOD_S):
                 self._taken.extend((time.perf_counter_ns(), time.process_time_ns()))
                 return
 

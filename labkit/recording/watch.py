@@ -77,7 +77,7 @@ class _Window:
         _sync()  # steps before the window are over when it begins
         # A training is long enough for few samples, and shall not be slower for being watched.
         session = Session() if profile else _Unprofiled()
-        self._run, self._session, self._sampler = Drive(), session, Sampler(soon=0, seldom=2)
+        self._run, self._session, self._sampler = Drive(), session, Sampler(soon=0)
         self._window = ProfilerWindow(self._run, self._session, self._sampler, keep)
         self._most_bytes = 2 * EVENT_BYTES * max_events if profile else math.inf
         self._window.open(self._most_bytes)
@@ -583,9 +583,10 @@ class Watch(_Watcher, keras.callbacks.Callback):
             with self._never_stopping():
                 self._counted, self._counts = self._count(), [(0, self._trained())]
                 self._open(fit=_fit_of(self.model))
-        if self._window is not None and self.model.train_function != self._watched:
+        if self._window is not None:
             with self._never_stopping():
-                self._take_over()
+                if self.model.train_function != self._watched:
+                    self._take_over()
         self._seen += self.model.steps_per_execution
         self._at_end = batch + self.model.steps_per_execution >= self._epoch_steps
 

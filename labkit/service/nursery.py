@@ -125,7 +125,7 @@ def main(descriptor: int, parent: int, folder: str) -> None:
     with importing():  # here, once, for all children: no search for garbage writes to the pages that they share
         import tensorflow as tf  # noqa: F401
 
-        from labkit.recording import watch  # noqa: F401
+        from labkit.recording.tfdata import driver  # noqa: F401
         from labkit.service import program, server
 
     me = os.getpid()

@@ -135,10 +135,12 @@ class Picture:
 
         Where LABKIT_FAST is set, the PNG stands for both: nobody looks, and a notebook needs it in any case.
         """
+        if fast():
+            return figure_html({"": self.png()}, "png", round(WIDTH * DPI), self.alt, self.text, note)
         asked = asked_for(self._theme)
         looks = {"": asked[0]} if len(asked) == 1 else {look: look for look in asked[: 1 + both]}
-        images = {"": self.png()} if fast() else {look: self._encode(name, "webp") for look, name in looks.items()}
-        return figure_html(images, "png" if fast() else "webp", round(WIDTH * DPI), self.alt, self.text, note)
+        images = {look: self._encode(name, "webp") for look, name in looks.items()}
+        return figure_html(images, "webp", round(WIDTH * DPI), self.alt, self.text, note)
 
     def svg(self, theme: str | None = None) -> str:
         """Return the picture as SVG; title and alternative text are in its metadata."""

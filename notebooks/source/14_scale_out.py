@@ -81,9 +81,9 @@ def decode(number):
 
 source = tf.data.Dataset.range(300)
 served = source.map(decode).apply(cluster.distribute("dynamic"))
-rounds = range(labkit.measures.rounds_of(2))
-here = max(per_second(source.map(decode, num_parallel_calls=labkit.cores())) for _ in rounds)
-there = max(per_second(cluster.elements(served)) for _ in rounds)
+tries = range(labkit.measures.rounds_of(2))
+here = max(per_second(source.map(decode, num_parallel_calls=labkit.cores())) for _ in tries)
+there = max(per_second(cluster.elements(served)) for _ in tries)
 print(f"this process {here:.0f} elements/s, three workers {there:.0f} elements/s")
 predictions.review("14.computing", model=1, measured=there / here)
 

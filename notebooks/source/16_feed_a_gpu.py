@@ -245,20 +245,20 @@ def waiting_hours(photos, epochs, free, fed):
 labkit.check("16.1", waiting_hours)
 
 # %% [markdown]
-# **16.2** Write `fed(batch, step_ms, image_ms, cores, gpu)`: how many images per second does a training reach? With free data, a train step takes `step_ms` milliseconds. To make one photo takes `image_ms` milliseconds of one core, and the pipeline uses all `cores` cores. Where `gpu` is true, the train step leaves the cores alone. So the pipeline makes the next batch during the step. Where it is false, the train step uses all cores, too. Then the processor has to do both, one after the other or in turns. Two or three lines.
+# **16.2** Write `fed_rate(batch, step_ms, image_ms, cores, gpu)`: how many images per second does a training reach? With free data, a train step was measured to take `step_ms` milliseconds. To make one photo takes `image_ms` milliseconds of one core, and the pipeline uses all `cores` cores. Where `gpu` is true, the train step leaves the cores alone. So the pipeline makes the next batch during the step. Where it is false, the train step uses all cores, too. Then the processor has to do both, one after the other or in turns. Two or three lines.
 
 # %% tags=["stub"]
-def fed(batch, step_ms, image_ms, cores, gpu):
+def fed_rate(batch, step_ms, image_ms, cores, gpu):
     ...  # your code
 
 # %% tags=["solution"]
-def fed(batch, step_ms, image_ms, cores, gpu):
+def fed_rate(batch, step_ms, image_ms, cores, gpu):
     batch_ms = batch * image_ms / cores
     both_ms = max(step_ms, batch_ms) if gpu else step_ms + batch_ms
     return batch / both_ms * 1000
 
 # %%
-labkit.check("16.2", fed)
+labkit.check("16.2", fed_rate)
 
 # %% [markdown]
 # ## Recap

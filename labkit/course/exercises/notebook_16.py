@@ -36,9 +36,10 @@ def hours_of_waiting(photos: int, epochs: int, free: float, fed: float) -> Any:
     (64, 35.8, 2.5, 24, True),
     (16, 250.0, 7.0, 2, False),
     (50, 20.0, 6.0, 10, True),
+    (8, 5.0, 60.0, 8, True),
 )
 def images_per_s_of_a_fed_step(batch: int, step_ms: float, image_ms: float, cores: int, gpu: bool) -> Any:
-    """``fed(batch, step_ms, image_ms, cores, gpu)``: step and pipeline overlap on two devices, and share one."""
+    """``fed_rate(batch, step_ms, image_ms, cores, gpu)``: on two devices they overlap, on one they take turns."""
     batch_ms = batch * image_ms / cores
     together: Any = max if gpu else operator.add
     overlap = "a GPU leaves the cores alone: the next batch is made during the step, and the longer of the two counts"

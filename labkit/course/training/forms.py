@@ -125,7 +125,7 @@ def step_times(model: Any, pixels: Any, batches: Sequence[int] = (1, 8, 32, 128,
         Two sizes or more.
     repeats : int
         Steps of each size; the shortest counts, since other programs only add to it. LABKIT_FAST allows one,
-        and none that compiles before it.
+        and its time includes compiling.
 
     Raises
     ------
@@ -138,19 +138,19 @@ def step_times(model: Any, pixels: Any, batches: Sequence[int] = (1, 8, 32, 128,
     import tensorflow as tf
 
     repeats, found = min(whole("repeats", repeats, least=1), 1 if fast() else repeats), []
-    unseen = 0 if fast() else 1
+    untimed = 0 if fast() else 1  # the first step compiles
     gpu = bool(tf.config.list_physical_devices("GPU"))
     clock = time.perf_counter if gpu else time.process_time  # the processor only starts the kernels of a GPU
     for size in sizes:
         rows = np.resize(np.arange(len(pixels)), size)
         images, labels = pixels.images[rows].astype(np.float32) / 255, pixels.labels[rows]
         taken = []
-        for _ in range(unseen + repeats):  # the first one compiles
+        for _ in range(untimed + repeats):
             begin = clock()
             with traced_on_purpose():
                 model.train_on_batch(images, labels)
             taken.append(1e3 * (clock() - begin))
-        found.append(min(taken[unseen:]))
+        found.append(min(taken[untimed:]))
     weight = 1 / np.array(found)
     table = np.stack([weight, weight * np.array(sizes)], axis=1)
     fixed, per_image = np.linalg.lstsq(table, np.ones(len(sizes)), rcond=None)[0]

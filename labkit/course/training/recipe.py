@@ -215,7 +215,7 @@ def train(
     model : callable, optional
         Makes the keras.Model, with weights drawn from `seed`; `resnet` by default.
     seed, steps, batch : int
-        With LABKIT_FAST there is 1 step, there are 9 with callbacks, and the network of the recipe has one block.
+        With LABKIT_FAST there is 1 step, 9 at most with callbacks, and the network of the recipe has one block.
     rate : float
         The highest learning rate.
     check : SmallPhotos, optional
