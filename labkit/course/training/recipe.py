@@ -21,7 +21,7 @@ MEAN, DEVIATION = (0.50, 0.45, 0.42), 0.22
 
 #: Steps of a trial run of all notebooks (LABKIT_FAST), which nobody learns from, those of one that is watched, and the
 #: blocks of its network.
-FAST_STEPS, FAST_WATCHED, FAST_BLOCKS = 1, 9, (1,)
+FAST_STEPS, FAST_WATCHED, FAST_BLOCKS = 1, 12, (1,)
 
 #: Steps, photos of a batch, highest learning rate, and the share of the steps in which the rate rises.
 STEPS, BATCH, RATE, RISE = 525, 32, 0.1, 0.3
@@ -215,7 +215,7 @@ def train(
     model : callable, optional
         Makes the keras.Model, with weights drawn from `seed`; `resnet` by default.
     seed, steps, batch : int
-        With LABKIT_FAST there is 1 step, 9 at most with callbacks, and the network of the recipe has one block.
+        With LABKIT_FAST there is 1 step, 12 at most with callbacks, and the network of the recipe has one block.
     rate : float
         The highest learning rate.
     check : SmallPhotos, optional
