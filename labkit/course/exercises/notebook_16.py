@@ -40,11 +40,11 @@ def hours_of_waiting(photos: int, epochs: int, free: float, fed: float) -> Any:
 )
 def images_per_s_of_a_fed_step(batch: int, step_ms: float, image_ms: float, cores: int, gpu: bool) -> Any:
     """``fed_rate(batch, step_ms, image_ms, cores, gpu)``: on two devices they overlap, on one they take turns."""
-    batch_ms = batch * image_ms / cores
+    made_ms = batch * image_ms / cores
     together: Any = max if gpu else operator.add
     overlap = "a GPU leaves the cores alone: the next batch is made during the step, and the longer of the two counts"
     shared = "without a GPU the cores do both: their times add up"
-    both_ms = together(step_ms, batch_ms)
+    both_ms = together(step_ms, made_ms)
 
     def rate(ms: float) -> float:
         return 1e3 * batch / ms
@@ -55,9 +55,9 @@ def images_per_s_of_a_fed_step(batch: int, step_ms: float, image_ms: float, core
         batch / both_ms: "these are images per millisecond",
         rate(together(step_ms, batch * image_ms)): "that is a pipeline with one core; it uses all",
         rate(together(step_ms, image_ms / cores)): "image_ms is the work of one photo; a batch has several",
-        rate(min(step_ms, batch_ms)): overlap if gpu else shared,
-        rate(max(step_ms, batch_ms)): shared,
-        rate(step_ms + batch_ms): overlap,
+        rate(min(step_ms, made_ms)): overlap if gpu else shared,
+        rate(max(step_ms, made_ms)): shared,
+        rate(step_ms + made_ms): overlap,
         rate(together(step_ms, batch * image_ms * cores)): "more cores take less time: divide by them",
-        rate(together(step_ms / cores, batch_ms)): "step_ms is the time of the step, however many cores it takes",
+        rate(together(step_ms / cores, made_ms)): "step_ms is the time of the step, however many cores it takes",
     }
