@@ -73,6 +73,11 @@ class _Window:
     def __init__(
         self, keep: str | os.PathLike[str] | None, max_events: int, fit: FrameType | None = None, profile: bool = True
     ) -> None:
+        from tensorflow.errors import OutOfRangeError
+        from tensorflow.profiler.experimental import Trace as Mark
+
+        # Looked up once: to import them again in each step took longer than all else that is done there.
+        self.over, self._mark = (OutOfRangeError, StopIteration), Mark
         self.fit = fit
         _sync()  # steps before the window are over when it begins
         # A training is long enough for few samples, and shall not be slower for being watched.
@@ -135,11 +140,9 @@ class _Window:
     @contextlib.contextmanager
     def call(self) -> Iterator[None]:
         """Stand around one call that trains, of a step or of several; one that fails is none."""
-        from tensorflow.profiler.experimental import Trace as Mark
-
         start = time.perf_counter_ns()
         try:
-            with Mark(STEP_MARK, step_num=len(self.calls), _r=1):
+            with self._mark(STEP_MARK, step_num=len(self.calls), _r=1):
                 yield
             self.calls.append((start, time.perf_counter_ns()))
         finally:
@@ -632,8 +635,6 @@ class Watch(_Watcher, keras.callbacks.Callback):
 
     def _watched(self, *args: Any, **named: Any) -> Any:
         """Stand in for ``model.train_function`` as long as the window is open."""
-        from tensorflow.errors import OutOfRangeError
-
         train = self._own["train_function"]
         if self._window is not None and not _within(sys._getframe(), self._window.fit):
             self._abandon(self._window)
@@ -646,7 +647,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
         try:
             with window.call():
                 found = train(*args, **named)
-        except (OutOfRangeError, StopIteration):  # the end of a dataset of unknown length
+        except window.over:  # the end of a dataset of unknown length
             with self._never_stopping():
                 window.wait()
             raise
