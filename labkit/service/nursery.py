@@ -7,6 +7,7 @@ It ends with the thread that started it, and its children end with it, however e
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
@@ -123,9 +124,8 @@ def main(descriptor: int, parent: int, folder: str) -> None:
     connection = Connection(descriptor)
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # input pipelines run on processors, and GPU memory is for training
     with importing():  # here, once, for all children: no search for garbage writes to the pages that they share
-        import tensorflow as tf  # noqa: F401
-
-        from labkit.recording.tfdata import driver  # noqa: F401
+        for name in ("tensorflow", "labkit.recording.tfdata.driver"):
+            importlib.import_module(name)
         from labkit.service import program, server
 
     me = os.getpid()

@@ -13,6 +13,7 @@ from labkit.common.numbers import whole
 from labkit.common.progress import fast
 from labkit.common.table import Table, Tabular
 from labkit.course.training.recipe import traced_on_purpose
+from labkit.recording.recorder import rounds_of
 
 
 def three_ways(size: int = 48, classes: int = 10) -> dict[str, Any]:
@@ -137,7 +138,7 @@ def step_times(model: Any, pixels: Any, batches: Sequence[int] = (1, 8, 32, 128,
         raise ValueError(f"batches are {sizes}; allowed: two sizes or more, since two make a line")
     import tensorflow as tf
 
-    repeats, found = min(whole("repeats", repeats, least=1), 1 if fast() else repeats), []
+    repeats, found = rounds_of(repeats), []
     untimed = 0 if fast() else 1  # the first step compiles
     gpu = bool(tf.config.list_physical_devices("GPU"))
     clock = time.perf_counter if gpu else time.process_time  # the processor only starts the kernels of a GPU
