@@ -30,7 +30,8 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), *(str(folder) for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
 sys.path.append(str(ROOT / "notebooks"))  # the tools that need a checkout: tour, badges, build and grader
 
-import repeats  # noqa: E402 (this one and the next stand in tests/support)
+import draws  # noqa: E402 (this one and the next two stand in tests/support)
+import repeats  # noqa: E402
 from left_out import leave_out  # noqa: E402
 
 
@@ -117,6 +118,17 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("random_seed", range(seeds))
 
 
+#: Cases that drew no random numbers when they ran: other seeds would run the same once more.
+drew_nothing = set()
+
+
+def case(item):
+    """Return what the runs of a test under several seeds have in common, or None if it runs under one seed."""
+    if not hasattr(item, "callspec") or "random_seed" not in item.callspec.params:
+        return None
+    return item.path, item.originalname, item.callspec.id.partition("-")[2]  # the seed comes first
+
+
 def sow(item):
     """Give the sources of random numbers the seed of this run of a test.
 
@@ -130,13 +142,27 @@ def sow(item):
     np.random.seed(seed)  # noqa: NPY002 (what students' code draws from)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Find out which of the tests that run under many seeds draw anything."""
+    if case(item) is None:
+        return (yield)
+    with draws.watched() as drew:
+        result = yield
+        if not drew() and not hasattr(item.obj, "is_hypothesis_test"):
+            drew_nothing.add(case(item))
+    return result
+
+
 def pytest_runtest_setup(item):
-    """Sow what a test marked `random` draws; see that a test marked `opencl` has a device.
+    """Sow what a test marked `random` draws, unless it draws nothing; see that a test marked `opencl` has a device.
 
     Without a device it is skipped on a laptop and fails in CI.
     """
     if item.get_closest_marker("random"):
         sow(item)
+        if case(item) in drew_nothing:
+            pytest.skip("it drew no random numbers under another seed")
     if item.get_closest_marker("opencl") is None:
         return
     from labkit.offload import NoDevice, choose

@@ -671,11 +671,11 @@ def test_nothing_outside_is_changed(installation, in_bubblewrap, way):
         os.chown(outside, NOBODY, NOBODY)
     before = facts(inside), facts(outside)
     cells = [f"{NATIVE}path = {str(path)!r}\n{CHANGES[way]}" for path in (inside, outside)]
-    done = grader(cells, in_bubblewrap, **options)
+    done = grader(cells, in_bubblewrap, "print(student.protections)\nstudent.close()", **options)
     output, errors = done.communicate(timeout=60)
     assert done.returncode == 0, errors
     assert output
-    assert (facts(inside), facts(outside)) == before
+    assert (facts(inside), facts(outside)) == before, output
     following = grader(["x = 1"], in_bubblewrap, **options)
     assert json.loads(following.communicate(timeout=60)[0].split(maxsplit=1)[1]) == [[None], [""]]
 
