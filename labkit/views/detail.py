@@ -69,10 +69,8 @@ def lod(lane: Lane, first_ns: int, last_ns: int, width: int) -> Bars:
     ValueError
         If `width` is below 1, or `last_ns` before `first_ns`.
     """
-    a, b = np.searchsorted(lane.pieces.end, first_ns, "right"), np.searchsorted(lane.pieces.start, last_ns, "left")
-    start = np.maximum(lane.pieces.start[a:b], first_ns)
-    end = np.minimum(lane.pieces.end[a:b], last_ns)
-    category = lane.category[lane.pieces.owner[a:b]]
+    start, end, category = lane.between(first_ns, last_ns)
+    start, end = np.maximum(start, first_ns), np.minimum(end, last_ns)
     keep = end > start
     if lane.kind in ("pipeline", "host"):
         keep &= IS_WORK[category]

@@ -415,10 +415,8 @@ def _steps(axis: _Axis, panel: _Panel, look: Theme) -> None:
 
 def _crowded(panel: _Panel, lane: Lane, pixel: float) -> bool:
     """Return whether the spans of a lane are too short to be told apart."""
-    pieces = lane.pieces
-    a, b = np.searchsorted(pieces.end, panel.first_ns, "right"), np.searchsorted(pieces.start, panel.last_ns, "left")
-    works = lane.category[pieces.owner[a:b]] != CATEGORIES.index("iterator")
-    length = (pieces.end - pieces.start)[a:b][works] / pixel
+    start, end, category = lane.between(panel.first_ns, panel.last_ns)
+    length = (end - start)[category != CATEGORIES.index("iterator")] / pixel
     # The length of the piece that an instant falls into, on average: tiny ones beside a long one count little.
     return len(length) > 20 and bool((length**2).sum() < 1.6 * length.sum())
 

@@ -23,17 +23,21 @@ def on_device(timeline: Timeline) -> bool:
     return bool((timeline.accelerator.category == CATEGORIES.index("kernel")).any())
 
 
-def blamed_lane(timeline: Timeline) -> int:
-    """Return the lane that the gaps waited for most; 0, the accelerator, where there is none.
+def _beside(timeline: Timeline) -> list[int]:
+    """Return the lanes that may be drawn beside the accelerator.
 
     Where train steps are the work of the accelerator, its gaps are the waits of the consumer: a lane of them would
     repeat the gaps.
     """
-    lanes, causes = timeline.lanes, timeline.causes
+    return [k for k, lane in enumerate(timeline.lanes) if k and (lane.kind != "wait" or on_device(timeline))]
+
+
+def blamed_lane(timeline: Timeline) -> int:
+    """Return the lane that the gaps waited for most; 0, the accelerator, where there is none."""
+    causes = timeline.causes
     found = causes.lane >= 0
-    waited = np.bincount(causes.lane[found], timeline.gaps.length_ns[found], minlength=len(lanes))
-    able = [k for k in range(1, len(lanes)) if lanes[k].kind != "wait" or on_device(timeline)]
-    return max(able, key=lambda k: waited[k], default=0)
+    waited = np.bincount(causes.lane[found], timeline.gaps.length_ns[found], minlength=len(timeline.lanes))
+    return max(_beside(timeline), key=lambda k: waited[k], default=0)
 
 
 def drawn_lanes(timeline: Timeline) -> list[int]:
@@ -43,8 +47,7 @@ def drawn_lanes(timeline: Timeline) -> list[int]:
     of the window, the busiest first.
     """
     lanes, blamed = timeline.lanes, blamed_lane(timeline)
-    able = [k for k in range(1, len(lanes)) if lanes[k].kind != "wait" or on_device(timeline)]
-    worth = [k for k in able if k == blamed or lanes[k].share >= _LEAST]
+    worth = [k for k in _beside(timeline) if k == blamed or lanes[k].share >= _LEAST]
     return [0, *sorted(worth, key=lambda k: (k != blamed, -lanes[k].share))]
 
 
@@ -82,8 +85,7 @@ def chosen_lanes(
 
 def _piece(lane: Lane, first_ns: int, last_ns: int) -> float:
     """Return the share of the time that the piece of work takes that an instant falls into, on average; or infinity."""
-    a, b = np.searchsorted(lane.pieces.end, first_ns, "right"), np.searchsorted(lane.pieces.start, last_ns, "left")
-    works = IS_WORK[lane.category[lane.pieces.owner[a:b]]]
-    length = (lane.pieces.end - lane.pieces.start)[a:b][works] / max(last_ns - first_ns, 1)
+    start, end, category = lane.between(first_ns, last_ns)
+    length = (end - start)[IS_WORK[category]] / max(last_ns - first_ns, 1)
     # Tiny pieces beside a long one count little.
     return float((length**2).sum() / length.sum()) if len(length) else np.inf
