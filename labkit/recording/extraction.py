@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from labkit.common.numbers import whole
-from labkit.common.progress import fast, optional_bar
+from labkit.common.progress import optional_bar
 from labkit.common.table import Table, Tabular
 from labkit.pipelines.structure import check_dataset
+from labkit.recording.recorder import rounds_of
 
 
 class Source(NamedTuple):
@@ -110,7 +110,7 @@ def compare(
     """
     import tensorflow as tf
 
-    rounds = min(whole("rounds", rounds, 1), 1 if fast() else rounds)
+    rounds = rounds_of(rounds, "rounds")
     if not sources or set(sources) != set(files):
         raise ValueError(f"sources are {', '.join(sources) or 'none'}, files are those of {', '.join(files) or 'none'}")
     for name, dataset in sources.items():

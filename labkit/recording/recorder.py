@@ -428,7 +428,7 @@ def notes(run: Drive, trace: Trace, steps: int | None) -> Iterator[str]:
         )
 
 
-def rounds_of(repeats: Any) -> int:
-    """Return the rounds to measure: where LABKIT_FAST is set, as few as run every line."""
-    asked = whole("repeats", repeats, least=1)
+def rounds_of(repeats: Any, name: str = "repeats") -> int:
+    """Return the rounds to measure: where LABKIT_FAST is set, as few as run every line; errors call them `name`."""
+    asked = whole(name, repeats, least=1)
     return min(asked, FAST_ROUNDS) if fast() else asked

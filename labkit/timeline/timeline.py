@@ -233,12 +233,11 @@ class Timeline:
 
     @cached_property
     def _ops_ms(self) -> dict[tuple[str, str], float]:
-        """Milliseconds of thread time per image and (operation, category) of `WORK`, longest first."""
-        if not self.images:
-            raise ValueError("the trace does not say how many images it holds: run.images and run.batch_size are None")
+        """Milliseconds of thread time per image and (operation, category) of `per_image_ms`, longest first."""
+        kinds = self.per_image_ms
         found: dict[tuple[str, str], float] = {}
         for (category, name), own in self.work_ns_by_name.items():
-            if category in WORK:
+            if category in kinds:
                 key = short_op(name), category
                 found[key] = found.get(key, 0) + own / 1e6 / self.images
         return dict(sorted(found.items(), key=lambda item: -item[1]))
