@@ -141,10 +141,9 @@ def settings(dataset: Any) -> dict[str, bool]:
         "to_device": any(node.kind == "CopyToDevice" for node in nodes),
     }
     try:
-        ops = {op for node in nodes for op in node.ops}
+        return {**found, "random": structure.draws(dataset)}
     except (ValueError, tf.errors.OpError):
         return found
-    return {**found, "random": any(map(structure.is_random, ops))}
 
 
 def _is_image(dims: tuple[int | None, ...]) -> bool:

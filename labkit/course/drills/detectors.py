@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from labkit.course.grading import Wrong
-from labkit.pipelines.structure import DatasetNode, is_random, nodes
+from labkit.pipelines.structure import DatasetNode, draws, nodes
 from labkit.timeline.wording import PYTHON_OPS
 
 #: Ops that make a function worth its threads.
@@ -238,7 +238,7 @@ DETECTORS: dict[str, Callable[[list[DatasetNode], Any], bool]] = {
     "huge_buffer": _pile,
     "cached_names": _kept_too_soon,
     "unfinished_cache": _any(_unfinished, "Cache"),
-    "cached_augment": _any(lambda n, _: any(is_random(op) for u in n.upstream for op in u.ops), "Cache"),
+    "cached_augment": _any(lambda n, _: draws(n.dataset), "Cache"),
     "straggler": _waits,
     "single_file": _uses("archive"),
     "files_in_turn": _in_turn,

@@ -21,7 +21,7 @@ from labkit.course.student_code import (
     same_options,
     source,
 )
-from labkit.pipelines.structure import DatasetNode, is_random, nodes
+from labkit.pipelines.structure import draws, nodes
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
 
@@ -118,7 +118,7 @@ def _assembled(function: Any, count: int) -> None:
     fresh = {element: len(set(values[whole == element])) for element in set(whole)}
     if any(times == 1 for element, times in fresh.items() if np.sum(whole == element) > 1):
         alike = "an element is augmented alike in both epochs: "
-        if any("Cache" in node.kind and _draws(node) for node in nodes(made)):
+        if any("Cache" in node.kind and draws(node.dataset) for node in nodes(made)):
             raise Wrong(alike + "the cache stands behind augment and froze it")
         raise Wrong(alike + "each epoch draws the numbers of the same seed anew; map augment once, over both epochs")
     kinds.reverse()  # the source first
@@ -135,11 +135,6 @@ def _assembled(function: Any, count: int) -> None:
     same_options(made, given, deterministic=str(made.options().deterministic is not False))  # the task names no order
     if not any(ahead in type(bare(made)).__name__ for ahead in ("Prefetch", "ParallelMap")):
         raise Wrong("the last step does not work ahead: end with prefetch")
-
-
-def _draws(node: DatasetNode) -> bool:
-    """Tell whether some function of a pipeline, up to a node, draws random numbers."""
-    return any(is_random(op) for each in (node, *node.upstream) for op in each.ops)
 
 
 def _never_waits(function: Any) -> None:

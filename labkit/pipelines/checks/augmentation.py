@@ -12,8 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from labkit.pipelines import structure
-
 PASSED, FAULT, OPEN = "passed", "fault", "not checked"
 FROZEN = "the same augmentation for every element"
 _FEW = (OPEN, "too few elements could be recognised in the reference")
@@ -26,12 +24,6 @@ _ONE_TURN, _UNSETTLED = 1.2, (0.7, 1.7)
 _LOOKED_AT = 48
 _ANGLES = range(-31, 32)
 _Pairs = Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
-
-
-def random_ops(dataset: Any) -> tuple[str, ...]:
-    """Return the kinds of random ops in the functions of a pipeline; empty where there are none."""
-    ops = frozenset().union(*(node.ops for node in structure.nodes(dataset)))
-    return tuple(sorted(filter(structure.is_random, ops)))
 
 
 def colour(pairs: Sequence[tuple[float, float]]) -> tuple[str, str]:
