@@ -199,7 +199,6 @@ def prepare(
     progress: bool = True,
     *,
     seed: int = generator.SEED,
-    tfds: bool = True,
 ) -> Photos:
     """Make the lab's photos, check every byte of what is there, and pack them for TFDS.
 
@@ -210,8 +209,6 @@ def prepare(
     ----------
     scale, home, progress, seed
         As in `load`. The TFDS form exists for the default seed.
-    tfds : bool
-        False makes the files only.
 
     Raises
     ------
@@ -221,7 +218,7 @@ def prepare(
         If the disk is full: one sentence, before anything is written where that can be known.
     """
     place, scale = _home(home), _scale(scale)
-    packed = tfds and seed == generator.SEED and not tfds_sets.is_whole(place, scale) and tfds_sets.problem() is None
+    packed = seed == generator.SEED and not tfds_sets.is_whole(place, scale) and tfds_sets.problem() is None
     photos = _own(place, scale, seed, progress, thorough=True, also_bytes=SCALES[scale] * generator.MEAN_BYTES * packed)
     if packed:
         tfds_sets.build(place, scale, photo_files.folder(place, seed), progress)

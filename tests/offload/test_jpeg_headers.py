@@ -136,9 +136,10 @@ def test_a_claim_of_four_gigapixels_allocates_nothing():
         assert peak < 100_000
 
 
-def test_more_pixels_than_the_limit_are_refused_and_not_handed_to_the_host():
+def test_more_pixels_than_the_limit_are_refused_and_not_handed_to_the_host(monkeypatch):
+    monkeypatch.setattr(header, "LIMIT_PIXELS", 900)
     with pytest.raises(Unsupported, match="40×24 pixels are more than the limit of 900") as raised:
-        header.parse(whole(), limit_pixels=900)
+        header.parse(whole())
     assert raised.value.code == "large"
 
 

@@ -13,7 +13,7 @@ import pytest
 from interrupts import interruptible
 
 from labkit.common import shipped
-from labkit.sources import photo_files, photos
+from labkit.sources import photo_files, photos, tfds_sets
 from labkit.sources.photo_files import generator
 
 MAKE_SMALL = "import sys; from labkit import photos; photos.load(scale='small', home=sys.argv[1], progress=False)"
@@ -168,7 +168,8 @@ def identities_of_others(place, path):
     return {other: other.stat().st_mtime_ns for other in place.glob("*/*.jpg") if other != path}
 
 
-def test_preparing_names_the_damaged_photo(few, tmp_path):
+def test_preparing_names_the_damaged_photo(few, tmp_path, monkeypatch):
+    monkeypatch.setattr(tfds_sets, "problem", lambda: "the files are enough here")
     photos.load(scale="tiny", home=tmp_path, progress=False)
     path = photo_files.folder(tmp_path) / generator.plan(42).file
     good = path.read_bytes()
@@ -176,7 +177,7 @@ def test_preparing_names_the_damaged_photo(few, tmp_path):
     # A file of the right size passes the quick look; every byte is compared on prepare.
     assert photo_files.faults(photo_files.folder(tmp_path), 160, thorough=True) == [(42, path, "damaged")]
     with pytest.warns(UserWarning, match=f"made again.*{path.name}"):
-        photos.prepare("tiny", tmp_path, progress=False, tfds=False)
+        photos.prepare("tiny", tmp_path, progress=False)
     assert path.read_bytes() == good
 
 

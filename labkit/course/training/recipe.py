@@ -318,7 +318,7 @@ def traced_on_purpose() -> Iterator[None]:
         logger.setLevel(level)
 
 
-def one_cycle(rate: float, steps: int, rise: float = RISE) -> Any:
+def one_cycle(rate: float, steps: int) -> Any:
     """Return a learning rate that rises in a line, and falls with a cosine to nothing (Smith and Topin, 2018)."""
     import keras
     import tensorflow as tf
@@ -326,12 +326,12 @@ def one_cycle(rate: float, steps: int, rise: float = RISE) -> Any:
     class OneCycle(keras.optimizers.schedules.LearningRateSchedule):
         def __call__(self, step: Any) -> Any:
             done = tf.cast(step, tf.float32)
-            warm = max(1.0, rise * steps)
+            warm = max(1.0, RISE * steps)
             down = 0.5 * (1 + tf.cos(math.pi * tf.clip_by_value((done - warm) / max(1.0, steps - warm), 0.0, 1.0)))
             return rate * tf.where(done < warm, (done + 1) / warm, down)
 
         def get_config(self) -> dict[str, float]:
-            return {"rate": rate, "steps": steps, "rise": rise}
+            return {"rate": rate, "steps": steps}
 
     return OneCycle()
 

@@ -109,15 +109,13 @@ class Frame:
         return -(-self.width // (8 * self.hmax)), -(-self.height // (8 * self.vmax))
 
 
-def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
+def parse(data: bytes) -> Frame:
     """Read the header of a JPEG file.
 
     Parameters
     ----------
     data : bytes
         The whole file.
-    limit_pixels : int
-        More are refused.
 
     Raises
     ------
@@ -147,7 +145,7 @@ def parse(data: bytes, limit_pixels: int = LIMIT_PIXELS) -> Frame:
         elif marker in FRAMES:
             if shape is not None:
                 raise Damaged("marker", f"a second frame begins at byte {at}", at)
-            shape = _shape(content, marker, at, len(data), limit_pixels)
+            shape = _shape(content, marker, at, len(data))
         elif marker == 0xE0:
             jfif = jfif or (len(content) >= 14 and content.startswith(b"JFIF\0"))
         elif marker == 0xEE and len(content) >= 12 and content.startswith(b"Adobe"):
@@ -242,7 +240,7 @@ def add_tables(content: bytes, at: int, tables: dict[int, bytes], kind: str) -> 
         begin = stop
 
 
-def _shape(content: bytes, marker: int, at: int, size: int, limit: int) -> tuple[int, int, int, bytes]:
+def _shape(content: bytes, marker: int, at: int, size: int) -> tuple[int, int, int, bytes]:
     """Return width, height, where the frame begins, and three bytes for each component."""
     length, parts = len(content), content[6:]
     if length < 6 or length != 6 + 3 * content[5]:
@@ -259,8 +257,8 @@ def _shape(content: bytes, marker: int, at: int, size: int, limit: int) -> tuple
     most = 64 * 8 * max(h >> 4 for h in parts[1::3]) * max(v & 15 for v in parts[1::3]) * size
     if pixels > most * (10 if marker >= 0xC9 else 1):
         raise Damaged("size", f"the frame at byte {at} is {width}×{height}, more than {size} bytes can hold", at)
-    if pixels > limit:
-        raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {limit:,}", at)
+    if pixels > LIMIT_PIXELS:
+        raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {LIMIT_PIXELS:,}", at)
     process = " ".join(filter(None, (_CODERS[marker >> 3 & 1], _ORDERS[marker >> 2 & 1], _MODES[marker & 3])))
     if process:
         raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at)
