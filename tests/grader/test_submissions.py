@@ -10,7 +10,6 @@ import json
 import math
 import os
 import re
-import shutil
 import sys
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
@@ -617,16 +616,21 @@ def test_how_much_is_answered(sources, given, solved, tmp_path):
 # -- files
 
 
-def hand_in(folder, path, notebook):
+def hand_in(folder, path, what):
+    """Write a notebook or bytes to a path, or let a function make something there."""
     place = os.path.join(os.fsencode(folder), path if isinstance(path, bytes) else os.fsencode(path))
     os.makedirs(os.path.dirname(place), exist_ok=True)
-    text = notebook if isinstance(notebook, bytes) else nbformat.writes(notebook).encode()
+    if callable(what):
+        what(place)
+        return
+    text = what if isinstance(what, bytes) else nbformat.writes(what).encode()
     with open(place, "wb") as file:
         file.write(text)
 
 
 def dig(place):
     """Make folders deeper than a path may be long."""
+    os.makedirs(place, exist_ok=True)
     here = os.open(place, os.O_RDONLY)
     for _ in range(30):
         os.mkdir("d" * 200, dir_fd=here)
@@ -643,59 +647,57 @@ def marked(request, sources, tmp_path_factory):
     course.release()
     right, name = sources[roster.PS3], roster.PS3
     empty = answered(sources, name, **{f"exercise_3_{n}": "raise NotImplementedError" for n in range(1, 6)})
-    hand_in(folder, f"ada/{name}/{name}.ipynb", right)
-    hand_in(folder, f"upper_{name}.IPYNB", right)
-    hand_in(folder, f"deep/{name}/src/x.ipynb", right)
-    hand_in(folder, "other/ps3/x.ipynb", right)
-    hand_in(folder, "renamed/homework.ipynb", right)
     unmarked = copy.deepcopy(right)
     for cell in unmarked.cells:
         cell.metadata = {}
-    hand_in(folder, "unmarked/homework.ipynb", unmarked)
-    hand_in(folder, f"drafts/{name}/a draft.ipynb", empty)
-    hand_in(folder, f"drafts/{name}/final.ipynb", right)
-    hand_in(folder, f"beside/a_{name}.ipynb", right)
-    (folder / "beside" / name).mkdir()
-    (folder / "nothing").mkdir()
-    (folder / "eve").symlink_to(folder / "ada")
-    (folder / "mallory").mkdir()
-    (folder / "mallory" / name).symlink_to(folder / "ada" / name)
-    hand_in(folder, b"m\xfcller_" + name.encode() + b".ipynb", right)
-    hand_in(folder, b"bob/" + name.encode() + b"/L\xf6sung.ipynb", right)
-    hand_in(folder, f"wide/{name}/{name}.ipynb", nbformat.writes(right).encode("utf-16"))
-    hand_in(folder, f"script/{name}/answers.py", b"def imbalance(shards, hosts): pass")
-    hand_in(folder, f"packed_{name}.zip", b"PK")
-    hand_in(folder, f"__MACOSX/{name}/{name}.ipynb", right)
-    hand_in(folder, f"_under/{name}/x.ipynb", right)
-    hand_in(folder, f"twice/{name}/{name}.ipynb/{name}.ipynb", right)
-    hand_in(folder, f"own/hw1/{name}.ipynb", right)
-    hand_in(folder, f"second_{name}-1.ipynb", right)
-    hand_in(folder, f"third_{name} (1).ipynb", right)
-    hand_in(folder, f"named/{name}/{name}.ipynb", empty)
-    hand_in(folder, f"named/{name}/final.ipynb", right)
-    hand_in(folder, f"equal/{name}/a.ipynb", right)
-    hand_in(folder, f"equal/{name}/{name}.ipynb", right)
-    hand_in(folder, f"pipe/{name}/mine.ipynb", right)
-    hand_in(folder, f"pipe/{name}/old.ipynb", empty)
-    for number in range(batch.MOST_NOTEBOOKS + 1):
-        hand_in(folder, f"many/{name}/{number}.ipynb", right)
-    os.mkfifo(folder / "pipe" / name / "a.ipynb")
-    hand_in(folder, f"abyss/{name}/mine.ipynb", right)
-    for student in ("abyss", "void"):
-        (folder / student / name).mkdir(parents=True, exist_ok=True)
-        dig(folder / student / name)
     broken = answered(sources, name, exercise_3_4="def imbalance(s, h):\n    raise ValueError('bad \\udc80')")
     broken.cells.append(nbformat.v4.new_code_cell("print('\\ud800')"))
-    hand_in(folder, f"half/{name}/{name}.ipynb", broken)
-    text = nbformat.writes(right).replace("# Problem set 3", "\\ud83d Problem set 3").encode()
-    hand_in(folder, f"emoji/{name}/{name}.ipynb", text)
+    emoji = nbformat.writes(right).replace("# Problem set 3", "\\ud83d Problem set 3").encode()
+    files = {
+        f"ada/{name}/{name}.ipynb": right,
+        f"upper_{name}.IPYNB": right,
+        f"deep/{name}/src/x.ipynb": right,
+        "other/ps3/x.ipynb": right,
+        "renamed/homework.ipynb": right,
+        "unmarked/homework.ipynb": unmarked,
+        f"drafts/{name}/a draft.ipynb": empty,
+        f"drafts/{name}/final.ipynb": right,
+        f"beside/a_{name}.ipynb": right,
+        f"beside/{name}": os.mkdir,
+        "nothing": os.mkdir,
+        "eve": lambda place: os.symlink(folder / "ada", place),
+        f"mallory/{name}": lambda place: os.symlink(folder / "ada" / name, place),
+        b"m\xfcller_" + name.encode() + b".ipynb": right,
+        b"bob/" + name.encode() + b"/L\xf6sung.ipynb": right,
+        f"wide/{name}/{name}.ipynb": nbformat.writes(right).encode("utf-16"),
+        f"script/{name}/answers.py": b"def imbalance(shards, hosts): pass",
+        f"packed_{name}.zip": b"PK",
+        f"__MACOSX/{name}/{name}.ipynb": right,
+        f"_under/{name}/x.ipynb": right,
+        f"twice/{name}/{name}.ipynb/{name}.ipynb": right,
+        f"own/hw1/{name}.ipynb": right,
+        f"second_{name}-1.ipynb": right,
+        f"third_{name} (1).ipynb": right,
+        f"named/{name}/{name}.ipynb": empty,
+        f"named/{name}/final.ipynb": right,
+        f"equal/{name}/a.ipynb": right,
+        f"equal/{name}/{name}.ipynb": right,
+        f"pipe/{name}/mine.ipynb": right,
+        f"pipe/{name}/old.ipynb": empty,
+        f"pipe/{name}/a.ipynb": os.mkfifo,
+        **{f"many/{name}/{number}.ipynb": right for number in range(batch.MOST_NOTEBOOKS + 1)},
+        f"abyss/{name}/mine.ipynb": right,
+        f"abyss/{name}": dig,
+        f"void/{name}": dig,
+        f"half/{name}/{name}.ipynb": broken,
+        f"emoji/{name}/{name}.ipynb": emoji,
+    }
     cases = [item for item in request.session.items if "every_way_to_hand_in" in item.name]
-    asked = {case.callspec.params["student"] for case in cases}
-    for path in folder.iterdir():
-        # To the one student to whom another one links, and to what a Mac packs beside, all cases refer.
-        student = path.name.encode("ascii", "backslashreplace").decode()
-        if not student.startswith(("ada", "__MACOSX", *asked)):
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+    # To the one student to whom another one links, and to what a Mac packs beside, all cases refer.
+    asked = ("ada", "__MACOSX", *(case.callspec.params["student"] for case in cases))
+    for path, what in files.items():
+        if os.fsdecode(path).encode("ascii", "backslashreplace").decode().startswith(asked):
+            hand_in(folder, path, what)
     table = batch.write(batch.grade(folder, course, SHORT, report=print), folder.parent / "grades.csv")
     return {row.split(",")[0]: row for row in table.read_text(encoding="utf-8").splitlines()}
 
