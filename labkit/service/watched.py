@@ -143,7 +143,7 @@ class ClusterSession(Session):
         self._asked = []
 
     def advice(self, trace: Trace) -> dict[str, str]:
-        """Return what to change where the network is what is waited for, with the bytes that came."""
+        """Return what to change, by cause, where the network is what is waited for, with the bytes that came."""
         came = sum(trace.run.profiler.copied_bytes.values())
         size = f" {came / 1e6:.1f} MB came" * bool(came)
         size += (

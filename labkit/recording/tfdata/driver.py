@@ -211,10 +211,6 @@ class Session(contextlib.AbstractContextManager):
         extra = {"_r": 1} if what == xplane.STEP_MARK else {}
         return self._profiler.Trace(what, step_num=step, **extra)
 
-    def advice(self, trace: Trace) -> dict[str, str]:
-        """Return what to change, by cause, where that is not what helps a pipeline of this process."""
-        return {}
-
     def owns(self, error: BaseException) -> bool:
         """Tell whether an error is that of the pipeline, wherever it was raised."""
         return False
