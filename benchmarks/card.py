@@ -144,13 +144,13 @@ def main() -> None:
                 load.append(os.getloadavg()[0])
                 for name in names[turn % len(names) :] + names[: turn % len(names)]:
                     outcomes[name].append(measure(sets[name], len(album), other))
-            told = running.status()
-    report(outcomes, load, told)
+            status = running.status()
+    report(outcomes, load, status)
 
 
-def report(outcomes: dict[str, list[Outcome]], load: list[float], told: card.Running) -> None:
+def report(outcomes: dict[str, list[Outcome]], load: list[float], status: card.Running) -> None:
     """Print a table and the JSON line."""
-    print(f"\n{told.device}; {told.images:,} images in {told.batches:,} batches, the largest of {told.largest}")
+    print(f"\n{status.device}; {status.images:,} images in {status.batches:,} batches, the largest of {status.largest}")
     print(f"load {statistics.median(load):.1f} (from {min(load):.1f} to {max(load):.1f})\n")
     print(f"{'':22}{'images/s':>10}{'from':>8}{'to':>8}{'per CPU-s':>11}{'CPU here':>10}")
     for name, rows in outcomes.items():

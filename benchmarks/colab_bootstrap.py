@@ -61,9 +61,9 @@ def main() -> None:
         subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
         (wheel,) = folder.glob("*.whl")
         at_hand = cell.replace(f"git+https://github.com/{repository}@{tag}", wheel.as_uri())
-        with at_github(folder, repository, tag) as told_git:
+        with at_github(folder, repository, tag) as of_git:
             for i in range(rounds):
-                for way, source, variables in (("wheel", at_hand, {}), ("git", cell, told_git)):
+                for way, source, variables in (("wheel", at_hand, {}), ("git", cell, of_git)):
                     seconds, came = once(folder / f"{way}-{i}", source, **variables)
                     taken[way].append(seconds)
                     added |= came

@@ -69,7 +69,7 @@ def record(
     ----------
     dataset : tf.data.Dataset, or any other loader
         Of batches: a ``DataLoader`` of PyTorch, a dataset or a loader of Grain, a pipeline or an iterator of DALI, a
-        ``PyDataset`` of Keras, or whatever else gives batches one after the other. Each repeat makes a new iterator.
+        ``PyDataset`` of Keras, or any other iterable of batches. Each repeat makes a new iterator.
     accelerator, progress
         As in `labkit.recording.recorder.record`.
     live : bool

@@ -181,7 +181,7 @@ def card_start(
 
 @cards.command("stop")
 def card_stop(name: _CardName = "card0") -> None:
-    """Stop a card, whoever started it."""
+    """Stop a card, also one that another process started."""
     from labkit import card
 
     card.stop(name)

@@ -25,7 +25,7 @@ def setup() -> None:
         If TensorFlow is not installed, the sentence says how to get it; or if it is, and cannot be imported.
     """
     prepare()
-    # Keras tells everybody who hands a dataset to `fit`, about an argument that nobody has given.
+    # With every dataset that `fit` gets, Keras warns of an argument that the reader has not given.
     warnings.filterwarnings("ignore", "`shuffle=True` was passed", UserWarning)
     watch, colab = Meter(), "google.colab" in sys.modules
     try:
@@ -33,7 +33,7 @@ def setup() -> None:
             import tensorflow as tf
 
             gpus = tf.config.list_physical_devices("GPU")
-            if colab:  # XLA says once in a process that it compiled something: red in Colab, so it says it now
+            if colab:  # XLA logs its first compilation in a process, in red in Colab: let it log now, unseen
                 tf.function(tf.negative, jit_compile=True)(1.0)
     except ImportError as error:
         if error.name != "tensorflow" or not isinstance(error, ModuleNotFoundError):

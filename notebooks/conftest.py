@@ -26,7 +26,7 @@ _SET_FLAGS, _UP = 0x8914, 0x1  # SIOCSIFFLAGS, IFF_UP: linux/sockios.h, linux/if
 #: Addresses that are nobody's (RFC 5737, RFC 3849): to ask for the way there sends nothing.
 _ELSEWHERE = ((socket.AF_INET, "192.0.2.1"), (socket.AF_INET6, "2001:db8::1"))
 
-said = "not asked yet"
+state = "not asked yet"
 
 
 def is_offline() -> bool:
@@ -69,12 +69,12 @@ def cut_off() -> str:
 
 def pytest_configure() -> None:
     """Cut pytest off before it starts a kernel or a worker; let nbval's kernels take no ports from each other."""
-    global said
+    global state
     nbval.kernel.KernelManager = execution.Kernel
     problem = cut_off()
     if problem and os.environ.get("LABKIT_REQUIRE_OFFLINE"):
         raise pytest.UsageError(f"the network is not cut off: {problem}, and LABKIT_REQUIRE_OFFLINE is set")
-    said = f"NOT cut off: {problem}" if problem else "cut off"
+    state = f"NOT cut off: {problem}" if problem else "cut off"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -84,4 +84,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_terminal_summary(terminalreporter) -> None:
     """Say under which condition the notebooks ran, in quiet runs, too."""
-    terminalreporter.write_line(f"notebooks: the network was {said}")
+    terminalreporter.write_line(f"notebooks: the network was {state}")

@@ -100,7 +100,7 @@ def pytest_terminal_summary(terminalreporter):
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_makereport(item):
     """Let the report of a test carry its repeats, from whatever process it ran in."""
-    if count := repeats.told(item.nodeid):
+    if count := repeats.summary(item.nodeid):
         item.user_properties.append(("repeats", count))
 
 

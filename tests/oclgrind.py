@@ -210,7 +210,7 @@ def end(process: subprocess.Popen[str], log: Path) -> tuple[str, str, str]:
     return out, failed, log.read_text(errors="replace").strip() if log.is_file() else ""
 
 
-def tell(name: str, fine: bool, text: str) -> None:
+def report(name: str, fine: bool, text: str) -> None:
     """Print one line of the report."""
     print(f"{'ok  ' if fine else 'FAIL'}  {name:<36} {text}", flush=True)
 
@@ -230,18 +230,18 @@ def main() -> int:
             ran |= set(out.split())
             fine = not failed and not found
             wrong += not fine
-            tell(name, fine, failed or found or f"{len(out.split())} kernels, 0 findings")
+            report(name, fine, failed or found or f"{len(out.split())} kernels, 0 findings")
         planted = {name: start(name, place, library) for name in PLANTED}
         for name, (process, log) in planted.items():
             _, failed, found = end(process, log)
             fine = re.search(PLANTED[name][1], found, re.IGNORECASE) is not None
             wrong += not fine
-            tell(f"planted {name}", fine, found.splitlines()[0] if fine else f"NOT FOUND {failed} {found}")
+            report(f"planted {name}", fine, found.splitlines()[0] if fine else f"NOT FOUND {failed} {found}")
     text = "\n".join(path.read_text(encoding="utf-8") for path in shipped.folder("kernels").glob("*.cl"))
     there = set(re.findall(r"__kernel\s[^{;]*?\bvoid\s+(\w+)\s*\(", text))
     for name in sorted(there - ran):
         wrong += 1
-        tell(name, False, "never ran: tests/oclgrind.py does not drive it")
+        report(name, False, "never ran: tests/oclgrind.py does not drive it")
     print(f"{len(there & ran)} of {len(there)} kernels ran, {wrong} things wrong")
     return int(wrong > 0)
 

@@ -250,9 +250,9 @@ def test_an_interrupted_run_shows_nothing_of_the_end_of_its_kernel(root, tmp_pat
     )  # fmt: skip
     wait_for((tmp_path / "pid").exists, "the kernel to start", 200)
     parent.send_signal(signal.SIGINT)
-    told = parent.communicate(timeout=60)[1]
+    errors = parent.communicate(timeout=60)[1]
     assert parent.returncode == 130
-    assert "Traceback" not in told
+    assert "Traceback" not in errors
 
 
 def test_executing_a_notebook_fills_in_its_outputs(tmp_path):

@@ -40,6 +40,6 @@ def test_repeats_are_counted_and_told(root, tmp_path, processes):
     ))  # fmt: skip
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *processes, "test_it.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    (told,) = [line.removeprefix("repeats: ") for line in done.stdout.splitlines() if line.startswith("repeats: ")]
+    (listed,) = [line.removeprefix("repeats: ") for line in done.stdout.splitlines() if line.startswith("repeats: ")]
     expected = {"test_setup 2 of 2", "test_twice 4 of 4", "test_fails 1 of 1", "test_left_early[with a space] 3 of 8"}
-    assert set(told.split(", ")) == expected, done.stdout
+    assert set(listed.split(", ")) == expected, done.stdout

@@ -172,8 +172,8 @@ def _is_shard(path: str) -> bool:
 # -- sockets ----------------------------------------------------------------------
 
 
-def converse(server: Server, client: Connection) -> None:
-    """Answer the requests of one client, one after the other, until it leaves or sends what is no request."""
+def answer_client(server: Server, client: Connection) -> None:
+    """Answer the requests of one client, one after the other, until it leaves or sends something else."""
     with contextlib.suppress(OSError, EOFError, MessageError), client:
         while True:
             request = protocol.unpack_request(client.recv_bytes(protocol.REQUEST.size + protocol.NAME_LIMIT))
@@ -198,7 +198,7 @@ def accept(server: Server, listener: socket.socket) -> None:
             time.sleep(0.05)
             continue
         client = Connection(peer.detach())
-        threading.Thread(target=converse, args=(server, client), name="client", daemon=True).start()
+        threading.Thread(target=answer_client, args=(server, client), name="client", daemon=True).start()
 
 
 # -- start and end ----------------------------------------------------------------
@@ -235,7 +235,7 @@ def run(settings: dict[str, Any]) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: leave())
     if settings["parent"] is not None:
-        threading.Thread(target=end_with, args=(settings["parent"], leave), name="parent", daemon=True).start()
+        threading.Thread(target=leave_with_parent, args=(settings["parent"], leave), name="parent", daemon=True).start()
     try:
         serve(settings, place, socket_lock)
     except Exception as error:
@@ -243,19 +243,19 @@ def run(settings: dict[str, Any]) -> None:
         leave(1)
 
 
-def end_with(parent: int, leave: Callable[[], None]) -> None:
+def leave_with_parent(parent: int, leave: Callable[[], None]) -> None:
     """Call `leave` when the parent of this process has ended: then this process has another parent.
 
-    The kernel's own signal for that, PR_SET_PDEATHSIG, is not used: it comes once for every *thread* of a parent that
-    is killed. The second one ends this process at once where LLVM, which compiles kernels here, has replaced our
-    handlers by its own: those are reset to the default as soon as one of them runs.
+    The signal of Linux for that, PR_SET_PDEATHSIG, is not used, because it comes once for every *thread* of a parent
+    that is killed. LLVM, which compiles kernels here, may have replaced our signal handlers by its own, and these are
+    reset to the default as soon as one of them runs. Then the second signal would end this process at once.
     """
     while os.getppid() == parent:
         time.sleep(0.1)
     leave()
 
 
-def prove(worker: Worker) -> None:
+def check_worker(worker: Worker) -> None:
     """Preprocess one image, so that kernels are compiled, and a device that does not work is noticed at the start."""
     from PIL import Image
 
@@ -283,7 +283,7 @@ def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
         "since": time.time(),
     }
     server = Server(root, worker, facts)
-    prove(worker)
+    check_worker(worker)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
         # Renamed into place: a socket at this path belongs to a card that accepts connections, or it is a leftover.
         aside = f"{place}.new"

@@ -30,7 +30,7 @@ from labkit.common.files import expanded
 START_TIMEOUT_S = 180
 #: Seconds that it may take to end after SIGTERM; then it is killed.
 STOP_TIMEOUT_S = 5
-#: What a card that does not run, or is no card, makes of a request for its status.
+#: Errors of a request for the status, if the card does not run, or another program answers.
 NO_STATUS = (OSError, EOFError, MessageError, Refused, ValueError, TypeError)
 #: Seconds that a killed process may still hold its lock, until the system has taken apart what it had.
 _DYING_S = 1
@@ -253,7 +253,7 @@ def _answers(child: subprocess.Popen[bytes], name: str) -> bool:
 
 
 def stop(name: str = "card0") -> None:
-    """Stop a card, whoever started it.
+    """Stop a card, also one that another process started.
 
     Raises
     ------

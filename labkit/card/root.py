@@ -1,11 +1,11 @@
 """The folder that a card serves: names from outside become files inside it, and nothing else on the disk.
 
-A name is a path from the root of the card, with ``/`` between its parts; more than one are as good as one, but none
-stands behind a file. No name leads out: not by ``..``, not by being absolute, and not through a symbolic link.
+A name is a path from the root of the card, with ``/`` between its parts. Several ``/`` count as one, and no ``/``
+follows the name of a file. No name leads out: not by ``..``, not by an absolute path, and not through a symbolic link.
 
-Whatever is listed can be read under its name, and a walk through the folders ends. So two kinds are left out beside the
-links that lead out: names such as ``q?size=7.jpg``, whose end would be taken for parameters, and links to a folder that
-lies above them, through which a walk would never end (a file behind such a link can still be read by its name).
+Every listed name can be read, and a walk through the folders ends. So a listing leaves out links that lead out, and two
+other kinds of names. The end of a name like ``q?size=7.jpg`` would be taken for parameters. Through a link to a folder
+above it, a walk would never end; a file behind this link can still be read by its name.
 """
 
 from __future__ import annotations
@@ -120,8 +120,9 @@ class Root:
     def glob(self, pattern: str) -> list[tuple[str, bool]]:
         """Return (name, is a folder) of everything that matches and is listed, sorted.
 
-        As in TensorFlow, ``*`` stands for any characters but ``/``, ``?`` for one, ``[a-z]`` for one of some, ``[^a]``
-        or ``[!a]`` for one of the others, and a backslash takes the meaning from what follows.
+        As in TensorFlow, ``*`` stands for any characters but ``/``, and ``?`` for a single character. ``[a-z]`` stands
+        for a character of this range, ``[^a]`` or ``[!a]`` for any other character. A backslash quotes the next
+        character.
         """
         found = [""]
         for part in (part for part in pattern.split("/") if part not in ("", ".")):

@@ -1,7 +1,7 @@
 """A TFRecord shard as a card shows it: the same records, with pixels where a JPEG was.
 
-The file that a reader sees exists nowhere. How long each of its records is follows from the size of an image and from
-what else the record holds, so any stretch of it can be made alone: a reader may seek, stop and come back.
+The file that a reader sees does not exist on any disk. The length of each record follows from the size of an image and
+from the other contents of the record. So any part of the file can be made alone: a reader may seek, stop and come back.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ POOL = "TF_CPU_ALLOCATOR_USE_BFC"
 
 #: Set before TensorFlow is imported: its banners on stderr are no part of a lesson, and oneDNN's choice of
 #: kernels by machine would make results differ between machines. Tensors come from TensorFlow's own pool, not
-#: from malloc: there the profiler's small events come to lie between them, and a batch finds no gap to return
-#: to and is paged in anew (4,700 page faults for 32 photos, 8 % of the throughput on two cores).
+#: from malloc. With malloc, small events of the profiler lie between the tensors, so a batch gets new pages
+#: instead of the old ones (4,700 page faults for 32 photos, 8 % of the throughput on two cores).
 ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "0", POOL: "1"}
 
 

@@ -7,9 +7,9 @@ import os
 import time
 from typing import NamedTuple
 
-#: From this share of the cores on, a comparison gives no verdict. On two cores it is half a core: a pipeline that uses
-#: all cores may lose a quarter of its speed then, which is as much as many a change of the course gains. A desktop at
-#: rest, with its browser and its editor, takes a few percent.
+#: From this share of the cores on, a comparison gives no verdict. On two cores it is half a core. A pipeline that uses
+#: all cores may then lose a quarter of its speed, as much as many changes of the course gain. A desktop at rest, with
+#: its browser and its editor, takes a few percent.
 BUSY = 0.25
 
 #: Clocks of the system count in steps of 10 ms, so a shorter time says nothing. Of 0.2 s on two cores they count 40
@@ -28,7 +28,7 @@ class Meter:
         self._since = now()
 
     def share(self) -> float:
-        """Return the share of the cores, 0 to 1, that other programs took; NaN where nobody can tell, or too early."""
+        """Return the share of the cores, 0 to 1, that other programs took; NaN if it is not known, or too early."""
         return taken(*(later - earlier for earlier, later in zip(self._since, now(), strict=True)))
 
 

@@ -1,10 +1,10 @@
-"""Colours of the two themes, and the arithmetic that shows that they can be told apart.
+"""Colours of the two themes, and the arithmetic that shows that readers can distinguish them.
 
-Idle time has the one strong colour, and work is quiet: the chroma of every fill is less than half of that of `gap`.
-The fills were found by a search: each has a contrast of 3 to 1 with its background, any two that share a lane differ by
-at least 14 (CIEDE2000) for protanopes, deuteranopes and tritanopes, too (simulated after Machado and others, 2009), and
-each differs by at least 15 from idle time. Colour is never alone: where two categories share a lane, each has its own
-hatching, and idle time has its length in words.
+Idle time has the only strong colour: the chroma of every fill of work is less than half of that of `gap`. The fills
+were found by a search with three conditions. Each fill has a contrast of 3 to 1 with its background. Two fills of one
+lane differ by at least 14 (CIEDE2000), also for protanopes, deuteranopes and tritanopes (simulated after Machado and
+others, 2009). Each fill differs by at least 15 from idle time. Colour is never the only sign: two categories of one
+lane have different hatching, and idle time has its length in words.
 """
 
 from __future__ import annotations

@@ -25,10 +25,10 @@ class _Stderr(io.TextIOBase):
 
 @contextlib.contextmanager
 def muted() -> Iterator[None]:
-    """Keep from the reader what is logged, and written to stderr, while a library is loaded; exceptions pass.
+    """Hide log messages and output to stderr while a library is loaded; exceptions pass.
 
-    Where there is no GPU, or another protobuf than their own, libraries print long errors and then work as they should.
-    What they write from C++ passes Python by, so the descriptor of stderr leads to nothing meanwhile.
+    Without a GPU, or with another version of protobuf, libraries print long errors and then work as they should. Output
+    from C++ does not go through Python, so the file descriptor of stderr is redirected, too.
     """
     level, before, text = logging.root.manager.disable, os.dup(2), _Stderr()
     try:

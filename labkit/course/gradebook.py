@@ -67,7 +67,7 @@ def _kept() -> Path:
 
 
 def result(found: grading.CheckResult) -> grading.CheckResult:
-    """Enter the result of a check, and return it; what was not tried, or cannot be told here, counts as no try."""
+    """Enter the result of a check, and return it. A result that is open or inconclusive counts as no try."""
     before = session.exercises.get(found.exercise, {"status": grading.OPEN, "tries": 0})
     tried = found.status not in (grading.OPEN, grading.INCONCLUSIVE)
     if tried or not before["tries"]:

@@ -70,7 +70,7 @@ class Wrong(Exception):
 
 
 class Unclear(Exception):
-    """Whether an answer holds cannot be told, for no fault of the student; the message says what to do."""
+    """The check is inconclusive for a reason that is not the student's fault; the message says what to do."""
 
 
 Check = Callable[[Any], None]
@@ -193,7 +193,7 @@ def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> Check
     answer : object
         None means "not tried yet".
     untried : str
-        What a student who has not tried yet is told to do.
+        The instruction for a student who has not tried yet.
 
     Returns
     -------

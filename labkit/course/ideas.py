@@ -31,7 +31,7 @@ _TEXT = 12.5
 _FILLS = {"open": "copy", "read": "read", "decode": "decode", "train": "train", "call": "other",
           "copy": "copy", "batch": "batch"}  # fmt: skip
 
-#: What a lane or a block waits for has one colour; an arrow has none.
+#: The kind of a block of idle time, which has one colour everywhere, and of an arrow, which has no colour.
 _IDLE, _ARROW = "idle", "→"
 
 

@@ -1,4 +1,4 @@
-"""What a pipeline is made of and what comes out of it, as data: the same in a notebook and in the grader."""
+"""The nodes and the first elements of a pipeline as data: the same in a notebook and in the grader."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Inspection:
     spec : str
         Its ``element_spec``, as text.
     caches : list of dict
-        Of each cache: ``ops``, the nodes that feed it; ``elements``, the first that they give it, each a tuple of its
-        parts, or None if they give none by themselves; ``in_memory``, False where it has the name of a file.
+        For each cache: ``ops``, the nodes that feed it; ``elements``, their first elements, each a tuple of its parts,
+        or None if these nodes alone give no element; ``in_memory``, False if the cache has the name of a file.
     """
 
     elements: list[Any]
@@ -75,8 +75,8 @@ def inspect_dataset(dataset: Any, most: int) -> dict[str, Any]:
 
     if not isinstance(dataset, tf.data.Dataset):
         raise TypeError(f"the function should return a tf.data.Dataset, not {type(dataset).__name__}")
-    # A class of one's own, or a changed object, may show one pipeline and yield another. What TensorFlow holds is
-    # asked for once, and all that is told comes from it.
+    # A class of the student, or a changed object, may show one pipeline and yield another. So TensorFlow's own variant
+    # of the dataset is taken once, and all results come from it.
     variant = tf.data.experimental.to_variant(dataset)
     made = tf.data.experimental.from_variant(variant, dataset.element_spec)
     elements = list(made.take(most + 1).as_numpy_iterator())

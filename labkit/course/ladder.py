@@ -317,9 +317,9 @@ def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 1
 def _uncopied(shape: tuple[int, ...]) -> np.ndarray:
     """Return memory for uint8 that TensorFlow takes as it is: what does not begin at a multiple of 64, it copies."""
     size = math.prod(shape)
-    room = np.empty(size + 63, np.uint8)
-    begin = -room.ctypes.data % 64
-    return room[begin : begin + size].reshape(shape)
+    memory = np.empty(size + 63, np.uint8)
+    begin = -memory.ctypes.data % 64
+    return memory[begin : begin + size].reshape(shape)
 
 
 def _one_thread_per_core(dataset: Any) -> Any:

@@ -23,7 +23,7 @@ from labkit.course.grading import Unclear, Wrong, answered, exercise, raised
 from labkit.pipelines import options
 from labkit.pipelines.structure import DatasetNode
 
-# What changes no element, and not when it is made.
+# Datasets that change no element, and not the time when an element is made.
 _PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
 
 # Seconds for a look at all cases, once one is wrong: it chooses the hint, and no student waits long for that.
@@ -83,7 +83,7 @@ def _given(arguments: tuple) -> str:
 
 
 def _is_stub(function: Any) -> bool:
-    """Return whether the code of a function does nothing; of a function without Python code nobody can tell."""
+    """Return whether the code of a function does nothing, or whether it has no Python code."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return code is None or code.co_code in _STUBS
 
@@ -187,7 +187,7 @@ def numeric(exercise_number: str, unit: str, *cases: tuple) -> Callable[[Truth],
             got = functools.cache(lambda number: value(function, *cases[number]))
 
             def everywhere(fits: Callable[..., bool], numbers: Iterable[int], otherwise: bool) -> bool:
-                """Tell whether all these cases fit; where nobody can tell what becomes of one, answer `otherwise`."""
+                """Return whether all these cases fit, or `otherwise` if one of them fails or takes too long."""
                 try:
                     with _limited(_LOOK_S):
                         return all(fits(got(number), *expected[number]) for number in numbers)

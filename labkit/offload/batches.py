@@ -89,7 +89,7 @@ class Gathered:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._room = engine.empty(1)
+        self._buffer = engine.empty(1)
 
     def take(self, images: Sequence[np.ndarray | None]) -> Pixels:
         """Copy decoded images to the device; for None, the place of the image in the result stays as it is.
@@ -113,14 +113,14 @@ class Gathered:
                 raise ValueError(f"{len(images)} images are more than {MOST_BYTES} bytes: take fewer at once")
             row[:6] = image.shape[1], image.shape[0], 3, 0, total, 3 * image.shape[1]
             total += image.size
-        if total > self._room.size:
-            self._room = self._engine.empty(total)
+        if total > self._buffer.size:
+            self._buffer = self._engine.empty(total)
         if total:
-            with self._engine.mapped(self._room, total, write=True) as place:
+            with self._engine.mapped(self._buffer, total, write=True) as place:
                 for row, image in zip(rows, images, strict=True):
                     if image is not None:
                         place[row[4] : row[4] + image.size].reshape(image.shape)[:] = image
-        return Pixels(self._room, self._engine.upload(rows), rows, [])
+        return Pixels(self._buffer, self._engine.upload(rows), rows, [])
 
 
 class BatchResults:

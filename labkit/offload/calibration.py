@@ -1,8 +1,8 @@
 """What the vendor has published about its decoder, and every decoder that fits it.
 
 The vendor's page gives the speed for three pictures, and it can be read in two ways. Each reading has one unknown
-figure, and each picture fixes it once: six decoders. None of them is right for all three pictures. What they say
-together about other photos, from the slowest to the fastest, is the band that the model of a card states.
+figure, and each picture fixes it once: six decoders. None of them is right for all three pictures. For another photo,
+their slowest and their fastest speed are the two ends of the band that the model of a card states.
 """
 
 from __future__ import annotations

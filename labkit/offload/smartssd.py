@@ -173,7 +173,7 @@ class SmartSSD:
         """Return the slowest and the fastest `decode_per_s`: of this card, and of each reading of the vendor's page.
 
         A reading replaces `idct_cycles_per_block` and `call_cycles`; clock, interval and number of decoders stay.
-        The published decoder ran on an Alveo card. What the FPGA of a SmartSSD changes is not in the band.
+        The published decoder ran on an Alveo card. The band does not contain the difference to the FPGA of a SmartSSD.
         """
         figures = ("idct_cycles_per_block", "call_cycles")
         read = [self.changed(**{name: getattr(one, name) for name in figures}) for one in calibration.READINGS]
@@ -239,7 +239,7 @@ class SmartSSD:
         answer = self.answer(counted, cores=cores, host_ms=host_ms)
         if answer.limit == "host":
             output_ms = batch_size * host_ms / cores
-        # What the card does takes no core of the host: to the simulator, the host sleeps meanwhile.
+        # Work of the card takes no core of the host: in the simulation, the host sleeps during this work.
         costs = Costs(
             map={"decode": np.sort(self.decode_ms(counted))}, batch=output_ms,
             train=accelerator.step_ns(batch_size) / 1e6, sleeps=("open", "read", "decode", "batch"),

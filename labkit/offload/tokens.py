@@ -23,7 +23,7 @@ class Counted:
     status : ndarray of int64, shape (n,)
         Index into `STATUS`.
     where : str
-        Who counted.
+        The place of the counting.
     """
 
     bytes: np.ndarray

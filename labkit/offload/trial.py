@@ -2,8 +2,8 @@
 
 OpenCL has no way to interrupt a kernel, and on a CPU a kernel can write wherever its process can. So a kernel that a
 reader has just written runs in a process of its own, `labkit.offload.trial_child`. The process is kept for the next
-trial, and ends with this process. What comes back from it is JSON and the bytes of arrays: a process in which a kernel
-may have overwritten memory is not trusted with more.
+trial, and ends with this process. It sends back only JSON and the bytes of arrays: a kernel may have overwritten its
+memory, so no pickled object of it is loaded.
 """
 
 from __future__ import annotations

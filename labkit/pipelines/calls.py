@@ -71,8 +71,8 @@ class Call:
         if not self.known:
             return f".{self.method}(…)"
         if self.method == "with_options":
-            told = ", ".join(f"{name}={value}" for name, value in changed(self.arguments[0]).items())
-            return f".with_options(options){f'  # {told}' if told else ''}"
+            changes = ", ".join(f"{name}={value}" for name, value in changed(self.arguments[0]).items())
+            return f".with_options(options){f'  # {changes}' if changes else ''}"
         parts = [_size(one) if self.method == "prefetch" else text(one) for one in self.arguments]
         for name, one in self.settings.items():
             parts.append(f"{name}={_size(one) if name == 'num_parallel_calls' else text(one)}")
@@ -146,8 +146,9 @@ _READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
 def read(dataset: Any) -> Written:
     """Return a dataset as the calls that wrote it.
 
-    A call that is not known (a window, a zip of several datasets, what another library adds), and a shuffle whose order
-    stays and cannot be drawn again, end the part that can be changed: the calls before it stand in `Written.above`.
+    Only the calls behind the last unknown call can be changed; the calls before it stand in `Written.above`. Unknown
+    are a window, a zip of several datasets, and calls of another library. A shuffle with a fixed order that cannot be
+    drawn again counts as unknown, too.
 
     Raises
     ------

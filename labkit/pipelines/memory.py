@@ -72,7 +72,7 @@ class Estimate:
 
 @dataclass(frozen=True, repr=False)
 class Choices(Tabular):
-    """What several caches would take, beside the memory that is free; `bytes` is a dict for a chart."""
+    """The bytes of several caches, and the memory that is free; `bytes` is a dict for a chart."""
 
     estimates: Mapping[str, Estimate]
     available_bytes: int
@@ -204,13 +204,13 @@ def guard(
         As `estimate`.
     """
     number("share", share, above=0, most=1)
-    free, whose = available() if available_bytes is None else (available_bytes, "as given")
+    free, source = available() if available_bytes is None else (available_bytes, "as given")
     whole("available_bytes", free, 0)
     found = estimate(dataset, elements=elements)
     if found.high_bytes > share * free:
         raise MemoryError(
             f"this cache would take about {size(found.high_bytes)} ({found.elements:,} elements of "
-            f"{size(found.element_bytes)}), and {share:.0%} of the {size(free)} that are free ({whose}) is "
+            f"{size(found.element_bytes)}), and {share:.0%} of the {size(free)} that are free ({source}) is "
             f"{size(share * free)}: cache earlier in the pipeline, where elements are smaller (bytes of the "
             "file, uint8 before float32), or fewer elements, or into a file"
         )

@@ -1,6 +1,6 @@
 """Other ways to write a pipeline: the same elements for less work, or with more of it at the same time.
 
-Whether one of them is faster only a measurement tells: see `labkit.improve`.
+Only a measurement shows whether a changed pipeline is faster: see `labkit.improve`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Change:
 
 
 def changes(
-    written: Written, *, waits: bool = False, room: Callable[[Written], bool] = lambda _: True
+    written: Written, *, waits: bool = False, fits: Callable[[Written], bool] = lambda _: True
 ) -> Iterator[Change]:
     """Yield other ways to write a pipeline, one change each: first what saves work, then what does it at once.
 
@@ -73,24 +73,24 @@ def changes(
     written : Written
     waits : bool
         Whether the work to blame waits, for storage or for an answer: then more calls than cores are offered.
-    room : callable
+    fits : callable
         Tells whether the elements that a pipeline (`Written.once`, up to the place of a cache) delivers fit into
         memory; it is asked only where a cache is possible.
     """
     names: Counter[str] = Counter()
-    for change in _changes(written, waits, room):
+    for change in _changes(written, waits, fits):
         names[change.name] += 1
         place = names[change.name]
         yield change if place == 1 else replace(change, name=f"{change.name}, place {place}")
 
 
-def _changes(written: Written, waits: bool, room: Callable[[Written], bool]) -> Iterator[Change]:
+def _changes(written: Written, waits: bool, fits: Callable[[Written], bool]) -> Iterator[Change]:
     order = _in_order(written)
     at_once = [*_at_once(written, order), *(_many(written, order) if waits else ())]
     if waits:
         yield from at_once
     yield from _less_work(written)
-    yield from _cached(written, room)
+    yield from _cached(written, fits)
     if not waits:
         yield from at_once
     ends = [call for call in written.calls if call.method != "with_options"]
@@ -151,13 +151,13 @@ def _map_of(calls: Sequence[Call]) -> int | None:
     return place if place >= 0 and calls[place].method == "map" and not calls[place].random else None
 
 
-def _cached(written: Written, room: Callable[[Written], bool]) -> Iterator[Change]:
+def _cached(written: Written, fits: Callable[[Written], bool]) -> Iterator[Change]:
     """Yield a cache behind the last map that draws nothing at random, or the cache that is there, moved behind it.
 
-    What no cache may hold ends at a call that draws, or that reads a variable: another epoch may find another value.
-    A cache before a take never sees the end of its input, so it is moved behind that as well. Shuffles and repeats that
-    come before that place go behind the cache. A map does not care for the place of an element, so the elements and
-    their order stay the same.
+    The cache stands before the first call that draws at random or reads a variable: in the next epoch, its value may be
+    another one. A cache before a take never gets to the end of its input, so it is moved behind the take. Shuffles and
+    repeats before that place go behind the cache. The result of a map does not depend on the place of an element, so
+    the elements and their order stay the same.
     """
     old = next((call for call in written.calls if call.method == "cache"), None)
     if old is not None and old.arguments:
@@ -177,7 +177,7 @@ def _cached(written: Written, room: Callable[[Written], bool]) -> Iterator[Chang
     work = [call for call in kept if call.method in ("map", "interleave", "flat_map") and call not in before]
     ends = [call for call in kept if old and call.method == "take" and call not in before]
     stored = replace(written, calls=tuple(kept))
-    if (work or ends) and room(stored):
+    if (work or ends) and fits(stored):
         name = "cache what the maps make" if old is None else f"the cache behind {'the maps' if work else 'take'}"
         new = (*kept, old or Call("cache"), *moved, *rest)
         yield Change(name, replace(written, calls=new), stored=stored)

@@ -1,8 +1,8 @@
-"""The differential method: three runs of one pipeline tell what fetching and what preparing costs.
+"""The differential method: three runs of one pipeline show what fetching costs, and what preparing costs.
 
-With synthetic data the job runs as fast as it can ingest; with all data in memory it shows what preparing adds; from
-cold storage, what fetching adds (DS-Analyzer: Mohan and others, "Analyzing and Mitigating Data Stalls in DNN
-Training", VLDB 2021). Beside it stands what one run, the cold one, says by itself.
+With synthetic data the job runs as fast as it can ingest. With all data in memory it shows what preparing adds, and
+from cold storage it shows what fetching adds (DS-Analyzer: Mohan and others, "Analyzing and Mitigating Data Stalls in
+DNN Training", VLDB 2021). The table also has the figures of the cold run alone.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def differential(
     built = warm()
     if not hasattr(built, "element_spec"):
         raise TypeError(f"pipeline returned a {type(built).__name__}; allowed: a tf.data.Dataset")
-    # What cannot be recorded is refused in the words of `record`, before its first batch is taken.
+    # A pipeline that cannot be recorded is refused by `record` itself, before its first batch is taken.
     recorder.record(built, accelerator, steps=1, warmup=1, progress=False)
     synthetic = tf.data.Dataset.from_tensors(next(iter(built.take(1)))).repeat().prefetch(2)
     builders = {"synthetic": lambda: synthetic, "in memory": warm, "cold": cold}

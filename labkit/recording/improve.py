@@ -182,7 +182,7 @@ class _Search:
         self.accelerator, self.repeats, self.ends = accelerator, repeats, ends
         self.trials: list[Trial] = []
         self.notes: list[str] = []
-        # What cannot be recorded is refused in the words of `record`, before its elements are read.
+        # A pipeline that cannot be recorded is refused by `record` itself, before its elements are read.
         recorder.record(_endless(written), accelerator, steps=1, warmup=1, progress=False)
         self.reference = equality.Reference(written)
         self.trace = self.record()
@@ -226,7 +226,7 @@ class _Search:
         stalls = timeline.stalls
         effort = timeline.efforts.get(stalls.blame or "")
         waits = stalls.cause == "fetch" or (effort is not None and effort.computes is False)
-        return rewrite.changes(self.written, waits=waits, room=_room)
+        return rewrite.changes(self.written, waits=waits, fits=_fits)
 
     def tried(self, change: rewrite.Change) -> Trial:
         """Build a change, compare its elements, measure it."""
@@ -273,11 +273,11 @@ def _endless(written: calls.Written) -> Any:
     return dataset if int(dataset.cardinality()) == -1 else dataset.repeat()
 
 
-def _room(written: calls.Written) -> bool:
+def _fits(written: calls.Written) -> bool:
     """Tell whether the elements of an epoch fit into memory."""
     try:
         return memory.estimate(written.once().build()).high_bytes <= memory.SHARE * memory.available()[0]
-    except ValueError:  # it never ends, or nobody knows when
+    except ValueError:  # it never ends, or its length is unknown
         return False
 
 

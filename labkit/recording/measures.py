@@ -31,11 +31,12 @@ LOOKS = 4
 #: Rounds at which a comparison gives up by default.
 LIMIT = 11
 
-#: Coverage of the interval of a speed-up. Who looks several times is wrong more often than who looks once, so each look
-#: takes a stricter interval than the usual 95 %, the same one at every look (S. J. Pocock, "Group sequential methods in
-#: the design and analysis of clinical trials", Biometrika 64, 1977). With 98.5 % and looks after 5, 7, 9 and 11 rounds,
-#: 4 % of the comparisons of two equal pipelines are called different by chance (simulated). After five rounds it
-#: excludes 1 only where every round points the same way: t is at most 4 where one of five does not, and 4.09 is needed.
+#: Coverage of the interval of a speed-up. A test that looks several times is wrong more often than a test that looks
+#: once. So each look uses a stricter interval than the usual 95 %, the same one at every look (S. J. Pocock, "Group
+#: sequential methods in the design and analysis of clinical trials", Biometrika 64, 1977). With 98.5 % and looks after
+#: 5, 7, 9 and 11 rounds, 4 % of the comparisons of two equal pipelines are called different by chance (simulated).
+#: After five rounds the interval excludes 1 only if all rounds agree: with one that disagrees, t is at most 4, and 4.09
+#: is needed.
 LEVEL = 0.985
 
 #: A smaller relative effect is never called: the table would print it as 1.00.
@@ -293,7 +294,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
 
     @property
     def others(self) -> float:
-        """Share of the cores, 0 to 1, that other programs took meanwhile; NaN where nobody can tell."""
+        """Share of the cores, 0 to 1, that other programs took meanwhile; NaN if it is not known."""
         shares = [t.run.host.others for t in self.traces.values() if t.run.host.others is not None]
         return max(shares, default=math.nan)
 
@@ -378,9 +379,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         if taken := other_programs.sentence(self.others):
             notes.append(taken)
         if any(self.equal_work(n) == "counts only" for n in list(self)[1:]):
-            notes.append(
-                "counts only: nothing in the batches tells one image from another (no labels, no named files)."
-            )
+            notes.append("counts only: nothing in the batches identifies an image (no labels, no named files).")
         return notes
 
 
@@ -408,11 +407,11 @@ def measure(
     accelerator, steps, warmup, max_events, progress
         As in `record`. Where LABKIT_FAST is set, the first batch is all of the warm-up.
     repeats : int
-        Rounds of the first look; five or more give the table a spread worth the name, and verdicts. Where LABKIT_FAST
-        is set, one, and none is added: enough to run every line, too few for a verdict.
+        Rounds of the first look; with five or more, the table has a useful spread and verdicts. If LABKIT_FAST is set,
+        there is one round, and no round is added: enough to run every line, too few for a verdict.
     limit : int, optional
-        Rounds at which the measurement ends, whatever the verdicts; `repeats` adds none. By default 11, but none is
-        added to fewer than five: who asks for so few asks for no verdict.
+        Rounds at which the measurement ends, whatever the verdicts are. If it equals `repeats`, no round is added. By
+        default it is 11, or `repeats` if that is below five: so few rounds ask for no verdict.
     profile : bool
         False times all rounds by the clock alone, and then records one more round, only for the pictures. For small
         elements the profiler takes more time than their own work, and a speed-up would be one of the profiler.

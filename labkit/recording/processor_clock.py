@@ -1,7 +1,7 @@
 """The clock of the processor, sampled while a window is recorded: how much time threads had a core, and waited for one.
 
-Both need no rights: a process may ask for its own processor time, and Linux tells it in ``/proc/self/task/*/schedstat``
-how long each of its threads had a core, and was ready without one. What is left of a window it was blocked.
+Both need no rights. A process may read its own processor time, and Linux writes to ``/proc/self/task/*/schedstat`` how
+long each thread had a core, and how long it was ready without one. For the rest of a window a thread was blocked.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class Sampler(contextlib.AbstractContextManager):
         How long threads that live at the end waited for a core between `start` and `stop`; None where the system
         does not count it.
     threads : list of (int, int, int, int)
-        For each of these threads that wanted a core, how long it computed, waited for a core, and was blocked, in ns,
-        and how often it gave its core away to wait, which is counted with `tree` only; the busiest first.
+        For each of these threads that was ready at some time: how long it computed, waited for a core, and was blocked,
+        in ns, and how often it gave its core away to wait. The last number needs `tree`. The busiest thread is first.
     consumer_ns : int or None
         How long the thread that called `start` computed and waited for a core, both together.
     """

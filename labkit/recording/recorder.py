@@ -1,8 +1,8 @@
 """Recording: drive a pipeline through a warm-up and a window of steps under TensorFlow's profiler.
 
 The pipeline runs as it is: the profiler sees every op and every tf.data node from outside.
-It keeps all its events in memory until it stops, so it never sees more than a window of
-`max_events`, however long the job; and whatever happens, it is stopped and its files are gone.
+The profiler keeps all its events in memory until it stops. So it records only a window of
+`max_events`, however long the job is. In every case it is stopped, and its files are removed.
 """
 
 from __future__ import annotations
@@ -89,9 +89,9 @@ def record(
     on_start : callable, optional
         Called once before the job runs, with a `Run` that holds the ``name`` and the ``accelerator``.
     on_step : callable, optional
-        Called after each step behind the warm-up, with the number of the step, which starts at 0 in every repeat,
-        and the nanoseconds (of ``time.perf_counter_ns``) at which the wait began, the batch was in hand and the
-        train step ended. What it does takes time from the job.
+        Called after each step behind the warm-up. It gets the number of the step, which starts at 0 in every repeat,
+        and three times in nanoseconds (of ``time.perf_counter_ns``): when the wait began, when the batch was there,
+        and when the train step ended. Its own work slows the job down.
     on_trace : callable, optional
         Called once at the end, with the trace that is returned.
 
@@ -280,9 +280,9 @@ def figures(trace: Trace) -> Measure:
     """Return the figures of a trace, the first batch left out.
 
     Busy is the share of the window in which device kernels ran where the accelerator is real and the
-    trace has device threads, else the share covered by train steps. A window that holds the
-    first batch (``warmup`` of the run is 0) starts at the end of its train step; with one step there is nothing
-    else to measure, and it is taken whole.
+    trace has device threads, else the share covered by train steps. If the window holds the first
+    batch (``warmup`` of the run is 0), the figures start at the end of its train step; with one step there is
+    nothing else to measure, so the whole window counts.
 
     Raises
     ------
@@ -333,9 +333,9 @@ def middle(rounds: Sequence[Measure]) -> int:
 
 
 def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
-    """Return a watched window as a trace, with what the window itself tells about its run.
+    """Return a watched window as a trace, with the facts about its run that come from the window.
 
-    What the profiler saw just before and after the window is in it, too.
+    Spans that the profiler recorded just before and after the window are included.
 
     Parameters
     ----------

@@ -42,7 +42,7 @@ from labkit.timeline.trace import CATEGORIES, VALIDATION, Span, Trace
 ROOT = "Iterator::Root"
 
 #: What is said of a loop whose waits nobody saw.
-UNSEEN = "No wait for a batch was seen, since no tf.data pipeline was asked: let step.waits(batches) time them."
+NO_WAITS_TIMED = "No wait for a batch was seen, since no tf.data pipeline was asked: let step.waits(batches) time them."
 
 #: The lane of a script: its epochs and its validations.
 SCRIPT = "the script"
@@ -55,7 +55,7 @@ LOOK_S = 0.05
 
 
 class _Unprofiled(Session):
-    """What stands in for the profiler where it is left alone: nothing is seen but what the loop notes itself."""
+    """Takes the place of the profiler if it is not used: only the notes of the loop itself are recorded."""
 
     notes = ("The profiler was left alone: what the input pipeline did is not seen.",)
 
@@ -88,7 +88,7 @@ class _Window:
         self._window.open(self._most_bytes)
         if profile and keep is None:
             _leave_out_unseen()
-        self._cpu_ns, self._looks, self._full = time.process_time_ns(), 0.0, False
+        self._cpu_ns, self._next_look, self._full = time.process_time_ns(), 0.0, False
         # A guard ends the profile in a thread of its own, and never within a step.
         self._lock, self._inside, self._ended, self._failed = threading.Lock(), 0, False, None
         self.calls: list[tuple[int, int]] = []
@@ -99,8 +99,8 @@ class _Window:
     @property
     def full(self) -> bool:
         """Whether the memory that the profiler may take is taken; looked at after each `LOOK_S`, and not between."""
-        if time.perf_counter() >= self._looks:
-            self._looks = time.perf_counter() + LOOK_S
+        if time.perf_counter() >= self._next_look:
+            self._next_look = time.perf_counter() + LOOK_S
             self._full = self._full or self._window.full
         return self._full
 
@@ -210,7 +210,7 @@ class _Window:
             stamps = _timed(calls, unix(np.array(self.waits, np.int64).ravel(), run.clock).reshape(-1, 2))
         else:
             stamps = _stamps(calls, roots, each, counts)
-            unseen = [UNSEEN] * (not each and not len(roots) and not self._session.notes)
+            unseen = [NO_WAITS_TIMED] * (not each and not len(roots) and not self._session.notes)
         images = batch * len(stamps) if images is None and batch else images
         trace = assemble(run, stamps, images)
         run.steps, run.window_images = len(stamps), images or 0
@@ -263,7 +263,7 @@ def _flat(trace: Trace, model: Any) -> Trace:
     inner = "|".join(re.escape(one.name) for one in _inner(model))
     if not inner:
         return trace
-    # TensorFlow numbers names that come again. What a model within does itself, in none of its layers, is its own.
+    # TensorFlow numbers names that come again. Work of an inner model outside of its layers keeps the model's name.
     before = re.compile(rf"(?<=/)(?:{inner})(?:_\d+)?/(?=[^:]*/)")
     return replace(trace, names=tuple(before.sub("", name) for name in trace.names))
 
@@ -310,7 +310,7 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
     for begin, last in calls.tolist():
         found.append(np.flatnonzero((roots.start_ns >= (begin if each else before)) & (roots.start_ns < last)))
         before = last
-    # What stands behind a queue of its own, as that of a device, is asked in another thread, later or at any time.
+    # A node behind a queue of its own, as that of a device, is called in another thread, later or at any time.
     rank = {}
     for thread in np.unique(roots.thread).tolist():
         own = roots.thread == thread
@@ -393,7 +393,7 @@ class _Watcher:
     #: The last one that looked after a window.
     _last_guard: threading.Thread | None = None
 
-    #: Held by whoever ends the window of a training that may be over: a guard does it in a thread of its own.
+    #: Held while the window of a training that may be over is ended: a guard does this in a thread of its own.
     _ending = threading.Lock()
 
     def _set_up(self, steps: Any, warmup: Any, name: str | None, keep: Any, max_events: Any) -> None:

@@ -1,10 +1,10 @@
 """What a pipeline delivered: a tally, by which `labkit.recording.equal_work` tells whether two runs did the same work.
 
-A speed-up between runs that trained on different images means nothing, so each run
-counts what came out: steps, images, shapes, dtypes, a fingerprint of the labels
-(whatever their order), and the files that the pipeline names at its root. Pixels are not compared:
-random augmentation changes them by design, and reading them would take long and say little. Some of
-the first batch are kept, so that the difference of two decoders can be stated.
+A speed-up between runs that trained on different images means nothing. So each run counts
+its output: steps, images, shapes, dtypes, a fingerprint of the labels (in any order), and the
+files that the pipeline names at its root. Pixels are not compared: random augmentation changes
+them by design, and reading them would take long. Some pixels of the first batch are kept, so that
+the difference of two decoders can be stated.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def count_images(batch: Any) -> int:
     """Return how many images `batch` holds.
 
     That is the leading dimension of its first component of four dimensions or more, or else of its first component. A
-    list of photos, of texts, of numbers, of rows of them or of arrays of unequal length is one component of that
-    length. A list of arrays of one length is what PyTorch makes of a tuple, and no samples, unless they are photos; nor
-    are two arrays of several dimensions, such as queries and documents.
+    list of photos, texts, numbers, rows of these, or arrays of unequal length is one component of that length. PyTorch
+    turns a tuple into a list of arrays of one length, so such a list is not a list of samples, unless it holds photos.
+    Two arrays of several dimensions, such as queries and documents, are no samples either.
 
     Parameters
     ----------
@@ -217,9 +217,9 @@ def _columns(parts: Sequence[Any], whole: bool, samples: bool) -> list[list[Any]
 
 
 def _are_samples(parts: Sequence[Any]) -> bool:
-    """Tell whether tuples are samples: no batches, and none is what all samples have as their first part.
+    """Return whether tuples are samples, and not batches, and not one tuple with the first parts of all samples.
 
-    Each sample has one photo, or parts that have no length in common. Where all parts are alike, there are more samples
+    Each sample has one photo, or parts that have no length in common. If all parts are alike, there are more samples
     than a sample has parts.
     """
     photos = {sum(map(_is_photo, part)) for part in parts}
@@ -520,7 +520,7 @@ def _inspect(dataset: Any) -> Delivered:
             tensors = [getattr(node.dataset, "_filenames", None)] if not node.upstream else []
             tensors = node.dataset._tensors if node.kind == "TensorSlice" else tensors
             values += [tensor for tensor in tensors if tensor is not None]
-        # What ragged and sparse tensors become has no values to read; then the other arrays are no identity.
+        # Ragged and sparse tensors become variants without readable values; then the others do not identify the data.
         readable = [tensor.numpy() for tensor in values if tensor.dtype.is_numpy_compatible]
         complete, values = len(readable) == len(values), readable
         names = [name for value in values if value.dtype == object for name in value.ravel().tolist()]

@@ -21,14 +21,14 @@ from labkit.common.processes import NOTICED_S, apart
 from labkit.pipelines.structure import check_dataset, nodes
 from labkit.service import refusal, wire
 from labkit.service.elements import ClusterError, Elements, why
-from labkit.service.nursery import Forked, Nursery
+from labkit.service.fork_server import Forked, ForkServer
 from labkit.service.watched import Served
 
 #: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
 LOOK_S, HEARTBEAT_MS = 0.1, 300
 
 #: A child that dies so often in a row, each time within so many seconds of its start, stays dead.
-DEATHS, YOUNG_S = 5, 1.0
+DEATHS, EARLY_DEATH_S = 5, 1.0
 
 #: Longest time for a start, and for an answer to a command, in seconds.
 START_S, ANSWER_S = 120.0, 60.0
@@ -36,7 +36,7 @@ START_S, ANSWER_S = 120.0, 60.0
 #: Longest time that a dispatcher may take until it listens to a request, in seconds.
 SILENT_S = 15.0
 
-#: What is said of a cluster that is over.
+#: The error message of a cluster that is closed.
 CLOSED = "this cluster is closed; begin another one with labkit.cluster()"
 
 #: Where TensorFlow keeps the journal in the folder of a dispatcher.
@@ -76,8 +76,8 @@ class ClusterServer:
     pid : int or None
         Its process number; None on another machine.
     deaths : list of Death
-    died_young : int
-        How often in a row it has died as soon as it had begun, or could not begin.
+    early_deaths : int
+        How often in a row it died within `EARLY_DEATH_S` of its start, or could not start.
     ours : bool
         Whether this process starts it, and not somebody else.
     """
@@ -86,7 +86,7 @@ class ClusterServer:
         self.name, self.address, self.pid, self.ours = name, address, None, start is not None
         self.deaths: list[Death] = []
         self._start, self._connection, self._unanswered = start, None, 0
-        self._began_s, self.died_young = 0.0, 0
+        self._began_s, self.early_deaths = 0.0, 0
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
@@ -99,7 +99,7 @@ class ClusterServer:
         return self._connection is not None if self.ours else wire.listens(self.address)
 
     def kill(self) -> None:
-        """Kill it as a crash would: SIGKILL, without a word to anybody.
+        """Kill it with SIGKILL, as a crash would: nobody is notified.
 
         Raises
         ------
@@ -155,7 +155,7 @@ class ClusterServer:
         return found
 
     def end(self) -> None:
-        """Kill it and wait for its end, which is no death: it was wanted."""
+        """Kill it and wait for its end. This end is intended, so it does not count as a death."""
         with self._lock:
             if self.pid is not None:
                 os.kill(self.pid, signal.SIGKILL)
@@ -186,7 +186,7 @@ class ClusterServer:
             death = Death(self.name, self.address, time.time(), how_it_ended(self.pid))
             self.pid = self._connection = None
             self.deaths.append(death)
-            self.died_young = self.died_young + 1 if time.monotonic() - self._began_s < YOUNG_S else 0
+            self.early_deaths = self.early_deaths + 1 if time.monotonic() - self._began_s < EARLY_DEATH_S else 0
             return death
         finally:
             self._lock.release()
@@ -266,7 +266,7 @@ class Cluster:
             check_dataset(dataset)
             if any(node.dataset in self._served for node in nodes(dataset)):
                 raise ValueError("this dataset is distributed already; allowed: once, behind all that workers shall do")
-            self._check_hears()  # to hand a dataset to a dispatcher that does not answer takes for ever
+            self._check_answers()  # to hand a dataset to a dispatcher that does not answer takes for ever
             try:
                 served = apply(dataset)
             except tf.errors.OpError as error:
@@ -339,11 +339,11 @@ class Cluster:
             raise ClusterError(why)
 
     def _gone(self, server: ClusterServer) -> bool:
-        """Tell whether a server is dead and stays so, because nobody starts it or it dies as soon as it has begun."""
-        return not server.alive and not (self.restart and server.died_young < DEATHS)
+        """Return whether a server is dead and is not started again: nobody restarts it, or it dies at every start."""
+        return not server.alive and not (self.restart and server.early_deaths < DEATHS)
 
-    def _check_hears(self) -> None:
-        """See that the dispatcher answers; one that is started anew does so soon."""
+    def _check_answers(self) -> None:
+        """Wait until the dispatcher answers: after a restart it takes a moment."""
         end = time.monotonic() + SILENT_S
         while self._check_open() or not wire.answers(self.dispatcher.address):
             if time.monotonic() > end:
@@ -374,7 +374,7 @@ class _TheirCluster(Cluster):
         self._thread.start()
 
     def add(self) -> ClusterServer:
-        """Refuse: who runs the cluster adds workers."""
+        """Refuse: only the owner of the cluster can add workers."""
         raise ClusterError("this cluster was started by somebody else; only its owner can add a worker")
 
 
@@ -384,19 +384,19 @@ class _OwnCluster(Cluster):
     def __init__(self, workers: int, restart: bool, work_dir: Path | None, port: int | None) -> None:
         self._folder = Path(tempfile.gettempdir(), f"labkit-cluster-{secrets.token_hex(8)}")
         self._journal = work_dir or self._folder
-        self._nursery: Nursery | None = None
+        self._fork_server: ForkServer | None = None
         self._refuses = False
         first, *others = wire.free_ports(1 + workers)
         self._port = port = port or first
         self._shares = [f"localhost:{one}" for one in others]
         dispatcher = ClusterServer("dispatcher", f"localhost:{port}", lambda: self._fork_dispatcher(port))
         super().__init__(dispatcher, [self._worker(i, one) for i, one in enumerate(others)], restart)
-        self._born, self._failed = threading.Event(), None
-        self._hands = threading.RLock()
+        self._ready, self._failed = threading.Event(), None
+        self._servers_lock = threading.RLock()
         self._thread.start()
         atexit.register(self._exit)
         try:
-            while not self._born.wait(NOTICED_S):
+            while not self._ready.wait(NOTICED_S):
                 pass
         except BaseException:  # the stop button
             self.close()
@@ -408,8 +408,8 @@ class _OwnCluster(Cluster):
     def add(self) -> ClusterServer:
         """Start another worker and return it.
 
-        The dispatcher takes no worker that it was not told of. It is started anew for that, and goes on from its
-        journal. Jobs that begin later share ``data`` and ``file`` among all workers.
+        The dispatcher accepts only workers that it knew at its start. So it is started again, with the new worker, and
+        goes on from its journal. Jobs that begin later share ``data`` and ``file`` among all workers.
 
         Raises
         ------
@@ -423,7 +423,7 @@ class _OwnCluster(Cluster):
 
     def _add(self) -> ClusterServer:
         (port,) = wire.free_ports(1)
-        with self._hands:
+        with self._servers_lock:
             worker = self._worker(len(self.workers), port)
             self._shares.append(worker.address)
             try:
@@ -435,7 +435,7 @@ class _OwnCluster(Cluster):
                 worker.end()
                 self._shares.remove(worker.address)
                 self.dispatcher.end()
-                with contextlib.suppress(ClusterError):  # whoever looks after all tries again
+                with contextlib.suppress(ClusterError):  # the thread that watches the servers tries again
                     self.dispatcher.begin()
                 raise
             self.workers.append(worker)
@@ -460,43 +460,43 @@ class _OwnCluster(Cluster):
         self._refuses = False
         refusal.leave(port)
         settings = {"work_dir": str(self._journal), "fault_tolerant_mode": True, "worker_addresses": [*self._shares]}
-        return self._nursery.fork("dispatcher", {"port": port, **settings})
+        return self._fork_server.fork("dispatcher", {"port": port, **settings})
 
     def _fork_worker(self, port: int) -> Forked:
         addresses = {"worker_address": f"localhost:{port}", "dispatcher_address": self.dispatcher.address}
-        return self._nursery.fork("worker", {"port": port, "heartbeat_interval_ms": HEARTBEAT_MS, **addresses})
+        return self._fork_server.fork("worker", {"port": port, "heartbeat_interval_ms": HEARTBEAT_MS, **addresses})
 
     # -- the thread that looks after all -----------------------------------------------------
 
     def _supervise(self) -> None:
         """Start all, look after them until the end, and end all: children end with the thread that began them."""
         try:
-            self._nursery = Nursery(self._folder)
+            self._fork_server = ForkServer(self._folder)
             for server in self.servers:
                 server.begin()
         except OSError as error:
             self._failed = ClusterError(f"the cluster cannot start: {error.strerror or error}")
         except ClusterError as error:
-            words = self._nursery.last_words()
+            words = self._fork_server.error_line()
             self._failed = ClusterError(f"{error}; it said: {words}") if "died" in str(error) else error
         finally:
-            self._born.set()
+            self._ready.set()
         if self._failed is None:
             super()._supervise()
         for server in self.servers:
             server.forget()
-        if self._nursery is not None:
-            self._nursery.close()
+        if self._fork_server is not None:
+            self._fork_server.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         refusal.leave(self._port)
         if served := list(self._served):
             refusal.refuse(self._port, served)
 
     def _look(self) -> None:
-        """Note who has died, start anew who may come back, and end a wait that would have no end."""
-        with self._hands:
+        """Note which servers have died, restart those that may be restarted, and end waits that would never end."""
+        with self._servers_lock:
             for server in self.servers:
-                death = server.look(self._nursery.how_it_ended)
+                death = server.look(self._fork_server.how_it_ended)
                 if death is not None:
                     self.deaths.append(death)
                 if self._gone(server):
@@ -504,15 +504,15 @@ class _OwnCluster(Cluster):
                         self._refuses = True
                         refusal.refuse(self._port)
                 elif not server.alive and (server is self.dispatcher or self.dispatcher.alive):
-                    self._revive(server)
+                    self._restart(server)
             super()._look()
 
-    def _revive(self, server: ClusterServer) -> None:
+    def _restart(self, server: ClusterServer) -> None:
         """Start a dead server at its address."""
         try:
             server.begin()
         except ClusterError as error:
-            server.died_young += 1
+            server.early_deaths += 1
             server.deaths.append(Death(server.name, server.address, time.time(), str(error)))
 
 
@@ -561,7 +561,7 @@ def cluster(
                 f"port is {port}, which only an administrator may open; allowed: a free port from 1,024 on, or None"
             ) from None
         if not free:
-            raise ClusterError(f"port is {port}, and somebody listens there already; allowed: a free port, or None")
+            raise ClusterError(f"port is {port}, and a program listens there already; allowed: a free port, or None")
     folder = None
     if work_dir is not None:
         if not isinstance(work_dir, (str, os.PathLike)):

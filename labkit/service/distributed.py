@@ -22,7 +22,7 @@ from labkit.common.processes import result_of
 from labkit.service import wire
 from labkit.service.cluster import Death
 from labkit.service.elements import ClusterError
-from labkit.service.nursery import Forked, Nursery, kill_group
+from labkit.service.fork_server import Forked, ForkServer, kill_group
 from labkit.service.program import Outcome, needs, pack
 from labkit.timeline.trace import Thread, Trace
 
@@ -84,7 +84,7 @@ def _beside(trace: Trace, index: int) -> Trace:
         return replace(trace, threads=tuple(threads))
     train, waits = (trace.select(category, kind="consumer") for category in ("train", "wait"))
     threads = [Thread(f"{name} · {thread.name}", kinds.get(thread.kind, thread.kind)) for thread in trace.threads]
-    # What trains and what waits in another process are lanes of their own, so that they count for no step of this one.
+    # Train steps and waits of another process get lanes of their own, so that they count for no step of this process.
     threads += [Thread(f"{name} · accelerator", "device"), Thread(f"{name} · waits for a batch", "script")]
     thread = trace.thread.copy()
     thread[train], thread[waits] = len(threads) - 2, len(threads) - 1
@@ -101,8 +101,8 @@ class Processes:
         # Linux ends the children with the thread that began them: one that lives as long as this object.
         self._thread = futures.ThreadPoolExecutor(1, "labkit processes")
         try:
-            self._nursery: Nursery | None = None
-            self._nursery = result_of(self._thread.submit(Nursery))
+            self._fork_server: ForkServer | None = None
+            self._fork_server = result_of(self._thread.submit(ForkServer))
         except BaseException:
             self.close()
             raise
@@ -120,8 +120,8 @@ class Processes:
         closed, self._closed = self._closed, True
         if not closed:
             self._end()
-            if self._nursery is not None:
-                self._nursery.close()
+            if self._fork_server is not None:
+                self._fork_server.close()
         self._thread.shutdown()
 
     def run(
@@ -136,8 +136,8 @@ class Processes:
         """Run a function in every process at the same time, and wait for all of them.
 
         Where there are several, each finds the others by ``TF_CONFIG``, as ``tf.distribute`` wants it. They run on
-        processors, in the folder of the notebook; what they print is printed here, at the end, however they end,
-        and so are warnings and errors of one whose death ends the run.
+        processors, in the folder of the notebook. Their output is printed here at the end, however they end. If the
+        death of a process ends the run, its warnings and errors are printed, too.
 
         Parameters
         ----------
@@ -149,8 +149,8 @@ class Processes:
         restarts : int
             How often all are started again after one has died. A program that saves checkpoints goes on from the last.
         timeout_s : float
-            How long the others have to end, in seconds, when one has died, failed or finished. Who waits for one that
-            is gone would wait for ever.
+            When one process has died, failed or finished, the others have this many seconds to end. A process that
+            waits for another one that has ended would wait for ever.
         **settings
             As `program` wants them.
 
@@ -215,7 +215,7 @@ class Processes:
         raise AssertionError("the last attempt returns or raises")
 
     def _started(self, *job: Any) -> tuple[dict[int, Outcome], list[Death], list[int]]:
-        """Do `_once` in the thread that talks to the nursery: an interrupt ends the run, and never their dialogue."""
+        """Do `_once` in the thread of the fork server: an interrupt ends the run, and cuts none of its messages."""
         printed: list[str] = []  # printed here, for a notebook shows what another thread prints below another cell
         try:
             stopped, self._stop = Pipe(duplex=False)
@@ -247,18 +247,18 @@ class Processes:
         """
         self._warned = []
         addresses = [f"localhost:{port}" for port in wire.free_ports(count)]
-        born: dict[int, Forked] = {}
+        forked: dict[int, Forked] = {}
         logs: dict[int, list[IO[bytes]]] = {}
         outcomes: dict[int, Outcome] = {}
         died: list[Death] = []
         try:
             for index in range(count):
-                born[index] = self._nursery.fork("program", job | {"addresses": addresses, "number": index})
-            for index, one in born.items():
+                forked[index] = self._fork_server.fork("program", job | {"addresses": addresses, "number": index})
+            for index, one in forked.items():
                 with contextlib.suppress(EOFError, OSError, RuntimeError):  # it has died already
                     for _ in range(2):
                         logs.setdefault(index, []).append(open(reduction.recv_handle(one.connection), "rb"))
-            waiting, deadline = dict(born), None
+            waiting, deadline = dict(forked), None
             while waiting:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 ready = wait([stopped, *(one.connection for one in waiting.values())], left)
@@ -270,7 +270,7 @@ class Processes:
                         outcomes[index] = one.connection.recv()
                     except (EOFError, OSError):
                         kill_group(one.pid)
-                        how = self._nursery.how_it_ended(one.pid)
+                        how = self._fork_server.how_it_ended(one.pid)
                         died.append(Death(f"process {index}", addresses[index], time.time(), how))
                 deadline = deadline or time.monotonic() + timeout_s
             return outcomes, died, sorted(waiting)
@@ -279,11 +279,11 @@ class Processes:
         finally:
             stopped.close()
             dead = {death.name for death in died}
-            for index, one in born.items():
+            for index, one in forked.items():
                 one.connection.close()
                 if f"process {index}" not in dead:
                     kill_group(one.pid)
-                    self._nursery.how_it_ended(one.pid)
+                    self._fork_server.how_it_ended(one.pid)
             for index, files in logs.items():
                 lines = [_lines(index, log) for log in files]
                 printed += lines[0]

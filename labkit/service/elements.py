@@ -106,8 +106,8 @@ class Elements:
             return None
         mine = [one for one in deaths if one.at_s >= self._began_s]
         if dead := [one for one in servers if not one.alive]:
-            who = [str(one.deaths[-1]) if one.deaths else f"{one.name} ({one.address}) is dead" for one in dead]
-            return f"no element for {silent:.1f} s: {'; '.join(who)}, and does not come back"
+            reasons = [str(one.deaths[-1]) if one.deaths else f"{one.name} ({one.address}) is dead" for one in dead]
+            return f"no element for {silent:.1f} s: {'; '.join(reasons)}, and does not come back"
         if mine and silent >= SILENCES * self.silence_s:
             return f"no element for {silent:.1f} s, since {mine[-1]}; it came back, and the job did not"
         if silent >= self._ask_s:  # all live, so it is a long work, or one of them is stopped

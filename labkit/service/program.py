@@ -1,4 +1,4 @@
-"""What a child of the nursery is that trains: it runs a program of the reader's, and reports how that ended."""
+"""A child of the fork server that trains: it runs a program of the reader, and reports how the program ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dispatcher that knows nothing, in the place of one that does not come back: who asks would wait without end."""
+"""A dispatcher without datasets, in the place of one that has ended: without it, clients would wait for ever."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-#: How often such a dispatcher looks whom it can forget, in ms.
+#: How often this dispatcher looks for clients that it can forget, in ms.
 LOOK_MS = 100
 
 #: Those that answer now, by port.
@@ -14,11 +14,11 @@ _dispatchers: dict[int, Any] = {}
 
 
 def refuse(port: int, datasets: Sequence[Any] | None = None) -> None:
-    """Let every question at a free port of this machine be refused, until `leave`, or until no dataset is left.
+    """Refuse every request at a free port of this machine, until `leave`, or until no dataset is left.
 
-    tf.data service asks again and again after an error of the network, with pauses of up to 10 s. An answer that a
-    dataset or a client is not known ends that. It is TensorFlow's own server that answers: one in Python would need the
-    interpreter, which may wait for the question. Where somebody else has taken the port, that one answers.
+    After an error of the network, a client of tf.data service asks again and again, with pauses of up to 10 s. It stops
+    when the answer is that a dataset or a client is not known. TensorFlow's own server gives this answer: a server in
+    Python would need the interpreter, which may wait for the request. If another program has the port, it answers.
     """
     import tensorflow as tf
     from tensorflow.core.protobuf.service_config_pb2 import DispatcherConfig
@@ -43,6 +43,6 @@ def refuse(port: int, datasets: Sequence[Any] | None = None) -> None:
 
 
 def leave(port: int) -> None:
-    """Leave a port to whoever comes next."""
+    """Free a port, so that another server can take it."""
     if (dispatcher := _dispatchers.pop(port, None)) is not None:
         dispatcher.stop()

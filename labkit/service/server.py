@@ -1,4 +1,4 @@
-"""What a child of the nursery is: a dispatcher or a worker of tf.data service that takes commands on a connection."""
+"""A child of the fork server that is a dispatcher or a worker of tf.data service, and gets commands by a connection."""
 
 from __future__ import annotations
 

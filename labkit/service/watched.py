@@ -181,9 +181,9 @@ def _renamed(worker: Trace, name: str, node: str) -> Trace:
 def _on_the_wire(own: Trace, made: dict[str, np.ndarray], names: dict[str, str]) -> Trace:
     """Return the consumer's spans, in which a request lasts only from when its element was ready.
 
-    Most requests bring nothing, because the worker has nothing yet: they are left out. What a request waited before is
-    the work of the worker, which has lanes of its own. Nobody knows what a request to a worker waited for that nobody
-    watched.
+    Most requests bring nothing, because the worker has nothing yet: they are left out. The wait before an element is
+    ready is the work of the worker, which has lanes of its own. If a worker was not watched, the cause of the wait for
+    it is unknown.
     """
     start, end, category, keep = own.start_ns.copy(), own.end_ns, own.category.copy(), np.ones(len(own), bool)
     words = list(own.names)

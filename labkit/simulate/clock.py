@@ -1,8 +1,8 @@
 """A clock, some cores and a link to storage that processes share: the discrete-event half of the simulation.
 
-A process is a generator. It yields what it wants next, a pair of a kind and an amount, and is resumed when it has
-got it. Work on more processes than cores is shared equally (processor sharing): what each has received is
-read off one rising *work clock*, so that an event costs a step of a heap, however many run.
+A process is a generator. It yields a request, a pair of a kind and an amount, and is resumed when the request is
+served. If more processes work than there are cores, all get an equal share (processor sharing). One rising *work clock*
+measures the share of each process, so that an event costs one step of a heap, however many processes run.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-#: What a process asks for: a time asleep (ns), a time on a core (ns), bytes over the link (as ns at full rate),
-#: or to be woken (the amount is the list it waits in).
+#: The kinds of requests: a time asleep (ns), a time on a core (ns), bytes over the link (as ns at full rate), or a
+#: wait until another process wakes it (the amount is the list in which it waits).
 SLEEP, WORK, MOVE, WAIT = range(4)
 
 Process = Generator[tuple, None, None]
@@ -66,14 +66,14 @@ class Clock:
         while True:
             while ready:
                 process = ready.popleft()
-                wish = next(process, None)
-                if wish is None:
+                request = next(process, None)
+                if request is None:
                     if process is until:
                         for other in (*ready, *(waiting[2] for waiting in (*asleep, *working, *moving))):
                             other.close()
                         return
                     continue
-                kind, amount = wish
+                kind, amount = request
                 if kind == WAIT:
                     amount.append(process)
                     continue

@@ -1,4 +1,4 @@
-"""What a pipeline's stages cost, and how it is put together: the two things that a simulation is made of."""
+"""The costs of the stages of a pipeline, and its knobs: the two inputs of a simulation."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class DrawnCosts:
         def elements(file: int | None) -> Iterator[int]:
             if file is None and cycle > 1:
                 return iter(range(cycle))
-            # In order, each file holds every so-many-th image; out of order, whoever is free takes the next.
+            # In order, file k holds each `cycle`-th image from k on; out of order, a free reader takes the next image.
             return shared if file is None or not knobs.deterministic else iter(range(file, self.images, cycle))
 
         def longest(ns: np.ndarray, step: int) -> float:

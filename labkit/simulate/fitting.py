@@ -1,7 +1,7 @@
 """From one recorded run to a model that answers what another pipeline or machine would do.
 
-A trace tells wall time. Where more threads worked at one instant than the machine has cores, each of them got a part
-of a core; what a stage costs is the time that it really worked, so wall time is shared out among them.
+A trace holds wall time. When more threads work at one instant than the machine has cores, each thread gets a part of a
+core. The cost of a stage is the time that it really worked, so the wall time is divided among these threads.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from labkit.timeline.trace import CATEGORIES, Trace
 _SMALL = 0.02
 #: A pause of a worker between two operations that is shorter than this belongs to the call, in nanoseconds.
 _PAUSE_NS = 200_000
-#: What tf.data itself takes for an image whose read is not held, in nanoseconds: 0.08 ms on two-core machines.
+#: Own time of tf.data for an image whose read is not delayed, in nanoseconds: 0.08 ms on two-core machines.
 _HAND_OVER_NS = 80_000
-#: What a second core adds where both decode and augment photos: 0.95 on a quiet machine with two real cores, 0.6 to 0.8
-#: where other programs or two threads of one core share them; this is between.
+#: Gain of a second core when both cores decode and augment photos. It is 0.95 on a quiet machine with two real cores,
+#: and 0.6 to 0.8 when other programs use the cores, or two threads share one core. This value lies between.
 CORE_GAIN = 0.85
 _READ, _BATCH, _ITERATOR = map(CATEGORIES.index, ("read", "batch", "iterator"))
 

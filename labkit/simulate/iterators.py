@@ -1,8 +1,8 @@
-"""A chain of steps at work: who makes what on which thread, and who waits for whom.
+"""A chain of steps at work: which thread makes which element, and which steps wait for each other.
 
-Each step is an iterator, and makes its next element on the thread that asks for it. A prefetch, each file of a parallel
-interleave, and the thread that starts the calls of a parallel map run ahead on threads of their own, as long as there
-is room for their elements. That is the structure of tf.data with its rewriting off, on a `Clock` in place of time.
+Each step is an iterator, and makes its next element on the thread that asks for it. Three parts run ahead on threads of
+their own until their buffers are full: a prefetch, each file of a parallel interleave, and the thread that starts the
+calls of a parallel map. This is the structure of tf.data with its rewriting off, on a `Clock` in place of real time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AHEAD = 2
 PREFETCH, IN_CONSUMER = "tf.data Prefetch", f"tf.data {WITH_CONSUMER}"
 _READER, _STARTER = "tf.data interleave", "tf.data map, hands out"
 
-#: What `next` of a step is: it waits on the clock and returns an element, or None at the end.
+#: The type of `next` of a step: it waits on the clock and returns an element, or None at the end.
 Next = Generator[tuple, None, int | None]
 
 
@@ -151,7 +151,7 @@ class _Ahead(_Iterator):
         self.limit = self.setting(self.size, AHEAD)
         self.begun = self.ended = False
         self.held: deque[list[Any]] = deque()  # [element, whether it is finished]
-        self.room: list[Process] = []
+        self.waiting: list[Process] = []
         self.done: list[Process] = []
 
     def begin(self) -> None:
@@ -165,7 +165,7 @@ class _Ahead(_Iterator):
         for place in self.held:
             if place[1]:
                 self.held.remove(place)
-                self.run.clock.wake(self.room)
+                self.run.clock.wake(self.waiting)
                 return place[0]
             if self.ordered:
                 break
@@ -183,7 +183,7 @@ class _Ahead(_Iterator):
         held = self.held
         while True:
             while len(held) >= self.limit:
-                yield WAIT, self.room
+                yield WAIT, self.waiting
             element = yield from self.source.next()
             if element is None:
                 break
@@ -199,7 +199,7 @@ class _Ahead(_Iterator):
         if place is self.held[0] or not self.ordered:
             self.run.clock.wake(self.done)
 
-    #: What begins the work on an element that is held: nothing is left to do here.
+    #: Begins the work on an element that is held. Here the element is finished at once.
     make = finish
 
 
@@ -273,7 +273,7 @@ class _Interleave(_Iterator):
         places = range(len(self.open))
         for place in (*places[self.at :], *places[: self.at]):
             file = self.open[place]
-            # Files beyond the calls have no thread that would wake whoever waits: they are read when asked.
+            # A file beyond the parallel calls has no thread of its own: it is read when an element of it is asked for.
             if getattr(file, "done", None) is not self.filled or file.held or file.ended:
                 return place
         return None

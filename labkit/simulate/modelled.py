@@ -102,7 +102,7 @@ def simulated(
     """Run the pipeline and return its trace, the window after `warmup` steps; see `labkit.simulate.run`."""
     steps, warmup, seed = whole("steps", steps, 1), whole("warmup", warmup, 0), whole("seed", seed, 0)
     every, each = steps + warmup, knobs.batch_size * knobs.accelerators
-    # What runs ahead of the consumer at the end must find images, too.
+    # Threads that run ahead of the consumer need images at the end, too.
     ahead = knobs.map_calls + (AHEAD + 1) * knobs.cycle_length
     batches = every * knobs.accelerators + knobs.prefetch + 2 + -(-ahead // knobs.batch_size)
     draws = DrawnCosts(costs, knobs, batches * knobs.batch_size, batches, seed)

@@ -136,7 +136,7 @@ class Simulation:
                     work.rows.append((thread, element, start, clock.now))
 
     def call(self, owner: Any, place: list[Any]) -> None:
-        """Hand a call of a parallel map to the pool: `owner` has `works`, and is told by `finish` when it is over."""
+        """Hand a call of a parallel map to the pool: `owner` has `works`, and its `finish` is called at the end."""
         self._calls.append((owner, place))
         if self._idle:
             self.start(self._idle.pop())

@@ -354,7 +354,7 @@ class _Objects(socketserver.ThreadingTCPServer):
         self.lock, self.asked = threading.Lock(), Counter[str]()
 
     def content(self, name: str) -> bytes | None:
-        """Return an object, None where there is none; a file is read for each request, so that none is held twice."""
+        """Return an object, or None. A file is read again for each request, so that it is not kept in memory."""
         with contextlib.suppress(KeyError, OSError):
             found = self.objects[name]
             return found if isinstance(found, bytes) else found.read_bytes()

@@ -132,7 +132,7 @@ def _checked(path: Path, folder: Path) -> int:
             f"{shown(path)} is a folder within a class: the layout is {layout}; or load {path.parent} itself"
         )
     if not stat.S_ISREG(mode):
-        why = ": its link leads nowhere" if path.is_symlink() else "" if mode else ": it has gone meanwhile"
+        why = ": its link leads nowhere" if path.is_symlink() else "" if mode else ": it was removed meanwhile"
         raise ValueError(f"{shown(path)} is not a file{why}")
     try:
         with open(path, "rb") as file:

@@ -1,9 +1,9 @@
 """What a source will deliver, before a job reads it: rows of a CSV, a query or Parquet, lines of text or JSON, records.
 
-TensorFlow stops at a bad row of a CSV in the middle of an epoch, and its error names neither the file nor the line; a
-NULL of a database it delivers as 0 or as an empty text, and bytes that are no text as a word of their own. These
-functions read a source once, without TensorFlow, and refuse a bad one in one sentence before the training begins, so
-that no row is left out in silence. They return the number of elements, to be compared with what arrives.
+TensorFlow stops at a bad row of a CSV in the middle of an epoch, and its error names neither the file nor the line. It
+delivers a NULL of a database as 0 or as an empty text, and bytes that are no text as a word. These functions read a
+source once, without TensorFlow, and refuse a bad source in one sentence before the training begins, so that no row is
+left out in silence. They return the number of elements, to be compared with the number that arrives.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
     """
     path, bad, rows = _file(path), [], 0
     kinds = _kinds(columns, _FIELDS)
-    read: list[str] = []  # the lines of a row as they stand there: where its quotes are, its fields do not tell
+    read: list[str] = []  # the lines of a row as they are in the file: its fields do not show where quotes are
     # A byte order mark is no part of the first name; bytes that are no UTF-8 are found in their row.
     with _long_fields(), path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
         lines = csv_files.reader((read.append(line) or line for line in file), strict=True)

@@ -1,8 +1,8 @@
 """Storage that is slower than the reader's own, and the page cache that hides it.
 
-A `Storage` reads the real file, whole or record by record, and then holds the thread for the latency and the
-transfer that a slower device would take, asleep, without Python in the pipeline. `evict` drops files from
-the page cache without root, `resident` proves it.
+A `Storage` reads the real file, whole or record by record. Then the thread sleeps for the latency and the transfer time
+of a slower device, without Python in the pipeline. `evict` drops files from the page cache without root, and `resident`
+proves it.
 """
 
 from __future__ import annotations

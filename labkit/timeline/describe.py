@@ -123,7 +123,7 @@ def describe(timeline: Timeline) -> str:
     if timeline.span_ns:
         words = {"both": "both", "pipeline": "only the pipeline", "accelerator": "only the accelerator"}
         works = timeline.overlap_ns.items()
-        row("who works", " · ".join(f"{words.get(who, who)} {percent(ns / timeline.span_ns)}" for who, ns in works))
+        row("who works", " · ".join(f"{words.get(part, part)} {percent(ns / timeline.span_ns)}" for part, ns in works))
     work = [(category, ns) for category, ns in timeline.work_ns.items() if ns]
     if work:
         label, unit = ("per image", timeline.images * 1e6) if timeline.images else ("thread time", 1e6)

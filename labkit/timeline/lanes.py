@@ -142,10 +142,10 @@ def build(trace: Trace, origin_ns: int, span_ns: int) -> tuple[Lane, ...]:
     works = kernels if on_device else train | trace.select("train", kind="script")
     # Where several processes are on one clock, the consumer's thread says whose it is.
     consumers = (thread.name.rpartition(" · ") for thread in trace.threads if thread.kind == "consumer")
-    whose = next(("".join(parts[:2]) for parts in consumers), "")
-    lanes = [lane(f"{whose}accelerator", "accelerator", works)]
+    prefix = next(("".join(parts[:2]) for parts in consumers), "")
+    lanes = [lane(f"{prefix}accelerator", "accelerator", works)]
     if wait.any():
-        lanes.append(lane(f"{whose}waits for a batch", "wait", wait))
+        lanes.append(lane(f"{prefix}waits for a batch", "wait", wait))
     shown_as = ("device", "stream"), ("script", "script"), ("consumer", "pipeline"), ("pipeline",) * 2, ("host",) * 2
     for kind, shown in shown_as:
         ids = [i for i, thread in enumerate(trace.threads) if thread.kind == kind]

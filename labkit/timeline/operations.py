@@ -137,7 +137,7 @@ def operations(trace: Trace, by: str = "type", *, most: int = 20) -> Operations:
 
     Notes
     -----
-    What ran during a validation is left out, and its time: it belongs to no train step.
+    Operations and time of a validation are left out, because they belong to no train step.
 
     Raises
     ------

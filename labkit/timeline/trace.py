@@ -3,7 +3,7 @@
 A `Trace` is a table of time spans. It is columnar (NumPy arrays), its clock is
 int64 nanoseconds since the Unix epoch, and it needs the standard library and
 NumPy only. What was run, and whether it was measured or modelled, stands in its
-`Run`; nothing to the right of this type needs to know more.
+`Run`; nothing that takes a trace needs to know more.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ CATEGORIES = (
     "transfer",
 )
 
-#: Who owns a thread of the trace. ``script``: the program around the consumer, with its epochs and validations.
+#: The owners of a thread of the trace. ``script`` is the program around the consumer, with its epochs and validations.
 THREAD_KINDS = ("consumer", "script", "pipeline", "device", "host")
 
-#: What a script does with the accelerator beside its train steps: the name of a span of category ``train``.
+#: The name of a span of category ``train`` in which a script uses the accelerator for a validation.
 VALIDATION = "validation"
 
 _FORMAT = "labkit-trace-2"
-#: What a damaged or foreign file makes of reading it: its stream, its JSON, its structure, its numbers.
+#: Errors when a damaged or foreign file is read: from its stream, its JSON, its structure, or its numbers.
 _UNREADABLE = (
     OSError, EOFError, zlib.error, ValueError, RecursionError, LookupError, TypeError, AttributeError, OverflowError,
 )  # fmt: skip

@@ -7,26 +7,26 @@ import re
 #: The ops that call a Python function.
 PYTHON_OPS = ("EagerPyFunc", "PyFunc", "PyFuncStateless")
 
-#: What starting, and ending, an epoch and the processes that work for it is called.
+#: Names of the spans in which an epoch, or a worker process of it, starts or ends.
 STARTS = BEGIN, END, ORDER, WORKER, SOURCE = (
     "begin an epoch", "end an epoch", "start a worker process", "a worker process starts", "iter of the dataset",
 )  # fmt: skip
 
-#: How the name of a sampler begins, which gives a loader the numbers of its samples,
-#: and what the time is called in which tf.data, inside another loader, makes its next element.
+#: The beginning of the name of a sampler, which gives a loader the numbers of its samples,
+#: and the name of the time in which tf.data, inside another loader, makes its next element.
 SAMPLER, TF_DATA = "sampler ", "wait for tf.data"
 
-#: How the name of a lane ends whose work the thread does that trains.
+#: The end of the name of a lane whose work runs in the thread that trains.
 WITH_CONSUMER = "in the consumer's thread"
 
-#: What a map that is fused with its batch does with each element, in the thread that made it.
+#: The name of the copy of one element into the batch, where a map is fused with its batch.
 COPIED = "copying into the batch"
 
-#: What a Python function is called that waits for a network, by its ``name=`` or a name scope.
+#: The name of a Python function that waits for a network; its ``name=`` or a name scope gives it.
 NETWORK = "network"
 _NETWORK = re.compile(rf"(^|/){NETWORK}(_\d+)?(/|$)")
 
-#: What the request of a consumer for an element is called, before the address of the worker that is asked.
+#: The name of a consumer's request for an element; the address of the worker follows.
 REQUESTED = "element from "
 
 

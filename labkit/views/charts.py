@@ -28,7 +28,7 @@ _ROW, _PLOT = 0.36, 3.2
 _COLORS = ("train", "decode", "resize", "map", "read", "batch", "other")
 _MARKERS = "osD^vPX"
 _STYLES = ("-", "--")
-#: So many lines of a chart can be told apart.
+#: Most lines that a reader can distinguish in a chart.
 MOST = len(_COLORS) * len(_STYLES)
 
 

@@ -68,7 +68,7 @@ def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
         for name, line in lines.items()
     ]
     shown = f"  the first {window / 1e6:,.0f} ms shown, or all of a shorter run; figures of the whole run"
-    # What all runs share is said once: measured or modelled, and on which accelerator.
+    # Facts that all runs share are printed once: measured or modelled, and the accelerator.
     origins = " ".join(dict.fromkeys(provenance(line.run) for line in lines.values()))
     table = Table((), rows, right=[2, 4, 5], notes=[origins], caption=f"{title}\n{shown}", indent="  ")
     return str(table)

@@ -4,9 +4,9 @@ TensorFlow's profiler gives its spans when it stops, and not before. Until then 
 knows: when the consumer waited and when it trained, for the last steps. At the end the whole trace takes
 its place, in the same widget and the same output of the cell.
 
-Looking must not change what is looked at. The view is drawn between two steps, in the thread of the loop, never more
-often than ten times per second, and only while all drawings together take less than three percent of the time that
-the job has run. Whatever fails in drawing ends the view, not the recording.
+The view must not slow the job down. It is drawn between two steps, in the thread of the loop, at most ten times per
+second, and only while all drawings together take less than three percent of the time that the job has run. An error
+in drawing ends the view, not the recording.
 """
 
 from __future__ import annotations

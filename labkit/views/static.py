@@ -414,7 +414,7 @@ def _steps(axis: _Axis, panel: _Panel, look: Theme) -> None:
 
 
 def _crowded(panel: _Panel, lane: Lane, pixel: float) -> bool:
-    """Return whether the spans of a lane are too short to be told apart."""
+    """Return whether the spans of a lane are too short to be distinguished."""
     start, end, category = lane.between(panel.first_ns, panel.last_ns)
     length = (end - start)[category != CATEGORIES.index("iterator")] / pixel
     # The length of the piece that an instant falls into, on average: tiny ones beside a long one count little.

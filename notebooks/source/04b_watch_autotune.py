@@ -106,8 +106,8 @@ tuned = bursty.prefetch(tf.data.AUTOTUNE)
 
 # %% tags=["nbval-ignore-output"]
 slow_step = accelerators.modelled(step_ms=120)
-lens = diagnosis.autotune(tuned, slow_step, steps=40)
-autotune_chart.draw(lens)
+report = diagnosis.autotune(tuned, slow_step, steps=40)
+autotune_chart.draw(report)
 
 # %% [markdown]
 # - **The buffer** of the prefetch: the line is its size, and the shaded area is the number of batches in it. TensorFlow begins with a small buffer. If the buffer was full and is empty later, TensorFlow doubles its size.
@@ -117,10 +117,10 @@ autotune_chart.draw(lens)
 # The same readings as a table, as they were after the last step:
 
 # %% tags=["nbval-ignore-output"]
-lens
+report
 
 # %%
-print([node.label for node in lens.nodes if node.asynchronous])
+print([node.label for node in report.nodes if node.asynchronous])
 
 # %% [markdown]
 # Read the table from the last step of the pipeline (*Root*, top) to the source (bottom). You wrote `map` and `batch`. TensorFlow has joined them into one node, *MapAndBatch*.

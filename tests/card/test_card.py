@@ -94,9 +94,9 @@ def test_a_card_lives_as_long_as_its_block(root, folder):
         assert repr(running) == "Card(card0, running)"
         assert psutil.pid_exists(pid)
         assert os.stat(folder).st_mode & 0o777 == 0o700
-        (told,) = card.status()
-        assert (told.name, told.pid, told.root) == ("card0", pid, os.path.realpath(root))
-        assert str(told).startswith(f"card0: {os.path.realpath(root)} on ")
+        (facts,) = card.status()
+        assert (facts.name, facts.pid, facts.root) == ("card0", pid, os.path.realpath(root))
+        assert str(facts).startswith(f"card0: {os.path.realpath(root)} on ")
         # It never holds TensorFlow: its own drivers would not go with it.
         assert "tensorflow" not in open(f"/proc/{pid}/maps").read()
     assert repr(running) == "Card(card0, stopped)"
@@ -133,8 +133,8 @@ def test_a_name_is_taken_once(root):
             running.start()
         assert ask(Op.STAT, "a.txt")
         with card.Card(root, name="card1"):
-            assert [told.name for told in card.status()] == ["card0", "card1"]
-        assert [told.name for told in card.status()] == ["card0"]
+            assert [facts.name for facts in card.status()] == ["card0", "card1"]
+        assert [facts.name for facts in card.status()] == ["card0"]
 
 
 @pytest.mark.long
@@ -226,8 +226,8 @@ def test_one_process_at_a_time_has_a_name_while_its_lock_comes_and_goes(folder):
     place = process.folder()
     words = [sys.executable, "-c", _TURNS, str(place)]
     turns = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    said = [turn.communicate()[1] for turn in turns]
-    assert [turn.returncode for turn in turns] == [0, 0, 0], said
+    outputs = [turn.communicate()[1] for turn in turns]
+    assert [turn.returncode for turn in turns] == [0, 0, 0], outputs
     process.remove(place, "card0")
 
 
@@ -253,7 +253,7 @@ def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
         in_a_thread = Path(f"/proc/{keepers[1].pid}/task/{threads[1]}")
         while in_a_thread.exists():
             time.sleep(0.01)
-        assert sorted(told.pid for told in card.status()) == sorted(pids)
+        assert sorted(facts.pid for facts in card.status()) == sorted(pids)
     finally:
         for keeper in keepers:
             keeper.kill()
@@ -288,10 +288,10 @@ def test_the_words_on_the_command_line(root, folder):
         assert again.stderr.startswith("labkit: a card called card0 runs already (process ")
         assert command("status").stdout.startswith("card0: ")
         assert read("a.txt") == b"words"
-        (told,) = card.status()
+        (facts,) = card.status()
     finally:
         assert command("stop").stdout == "card0 is stopped\n"
-    assert gone(told.pid)
+    assert gone(facts.pid)
     twice = command("stop")
     assert (twice.returncode, twice.stderr) == (1, "labkit: no card called card0 runs; running: none\n")
 
@@ -344,8 +344,8 @@ def test_looking_at_cards_leaves_everything_of_others_alone(folder):
     for name in ("postgres.lock", "postgres.sock", "postgres.new", "o.txt"):
         (given / name).touch()
     given.chmod(0o777)
-    told = command("status")
-    assert (told.returncode, told.stdout) == (0, "no card runs\n"), told
+    done = command("status")
+    assert (done.returncode, done.stdout) == (0, "no card runs\n"), done
     assert sorted(os.listdir(given)) == [folder.name, "o.txt", "postgres.lock", "postgres.new", "postgres.sock"]
     assert given.stat().st_mode & 0o777 == 0o777
 
@@ -444,10 +444,10 @@ def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(root):
 
     with card.Card(root) as running, concurrent.futures.ThreadPoolExecutor(COUNT) as pool:
         list(pool.map(one, range(COUNT)))
-        told = running.status()
-        assert told.images == 5 * COUNT + 1
-        assert told.batches < told.images
-        assert 1 < told.largest <= 64
+        served = running.status()
+        assert served.images == 5 * COUNT + 1
+        assert served.batches < served.images
+        assert 1 < served.largest <= 64
 
 
 @opencl

@@ -240,8 +240,8 @@ def test_folders_look_as_they_do_on_the_disk(ssd, images):
         (base.removeprefix(ssd.uri()).strip("/"), len(dirs), len(files)) for base, dirs, files in gfile.walk(ssd.uri())
     }
     assert walked == {("", 2, len(top) - 2), ("odd", 0, COUNT // 2), ("even", 0, COUNT // 2)}
-    told, real = gfile.stat(ssd.uri("words.txt")), os.stat(images / "words.txt")
-    assert (told.length, told.mtime_nsec) == (real.st_size, real.st_mtime_ns)
+    found, real = gfile.stat(ssd.uri("words.txt")), os.stat(images / "words.txt")
+    assert (found.length, found.mtime_nsec) == (real.st_size, real.st_mtime_ns)
     with pytest.raises(tf.errors.InvalidArgumentError, match="a folder takes no parameters"):
         gfile.stat("smartssd://ssd/odd?size=8")
 
@@ -508,7 +508,7 @@ class Liar:
     """Something that listens on the socket of a card, and answers READ with the truth only now and then."""
 
     def __init__(self, folder, name, lies, truth=0.5, seed=1):
-        self.path, self.lies, self.truth, self.told = folder / f"{name}.sock", lies, truth, 0
+        self.path, self.lies, self.truth, self.answered_wrong = folder / f"{name}.sock", lies, truth, 0
         self.random = random.Random(seed)
         self.lock = threading.Lock()
         self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -545,16 +545,16 @@ class Liar:
                 with self.lock:
                     honest = self.random.random() < self.truth
                     lie = self.random.choice(self.lies)
-                    self.told += not honest
+                    self.answered_wrong += not honest
                 if honest:
                     end = request.offset + len(content) if len(content) < request.count else protocol.UNKNOWN
                     payload = [protocol.STRETCH.pack(request.offset, end), content]
                     requests.send_bytes(protocol.pack_reply(request.id, 0, payload))
                 else:
-                    open_ = self.tell(peer, lie, request, content)
+                    open_ = self.send_lie(peer, lie, request, content)
             requests.close()
 
-    def tell(self, peer, lie, request, content):
+    def send_lie(self, peer, lie, request, content):
         """Send something wrong; return whether the connection stays open."""
         ident, payload = request.id, stretch(request.offset, content)
         answer = framed(protocol.pack_reply(ident, 0, payload))
@@ -603,9 +603,9 @@ def test_a_thousand_bad_answers_lead_to_no_wrong_byte(folder):
             assert number == reads % len(names)
             assert data == wanted[number]
             reads += 1
-            if liar.told >= 1000 and reads >= 100:
+            if liar.answered_wrong >= 1000 and reads >= 100:
                 break
-    assert liar.told >= 1000
+    assert liar.answered_wrong >= 1000
 
 
 @pytest.mark.parametrize("lie", [*LIES, "slow"])
@@ -622,7 +622,7 @@ def test_an_answer_that_is_always_wrong_is_an_error_in_time(folder, lie):
 )
 def test_records_that_are_not_those_that_were_asked_for_are_an_error(folder, payload, monkeypatch):
     class Wrong(Liar):
-        def tell(self, peer, lie, request, content):
+        def send_lie(self, peer, lie, request, content):
             peer.sendall(framed(protocol.pack_reply(request.id, 0, [payload])))
             return True
 

@@ -65,9 +65,9 @@ def test_sliders_that_do_not_fit_together_give_a_sentence():
 def test_a_progress_bar_is_text_in_colab_and_nothing_red(colab, capsys):
     with bar(3, "three") as step:
         step()
-    said = capsys.readouterr()
-    assert "three" in said.out
-    assert said.err == "", "Colab shows in red what is written to stderr"
+    printed = capsys.readouterr()
+    assert "three" in printed.out
+    assert printed.err == "", "Colab shows in red what is written to stderr"
     del sys.modules["google.colab"]
     assert kind().__module__ != "tqdm.std"
 
@@ -89,8 +89,8 @@ def test_the_sliders_of_a_page_take_the_keyboard_and_show_the_kernels_answer(col
     page.expose_function("ask", call)
     bridge = "<script>window.google={colab:{kernel:{invokeFunction:(name,given)=>ask(name,given)}}}</script>"
     page.set_content(f"<!doctype html><title>t</title>{bridge}{html}")
-    said = page.get_by_role("status")
-    first = said.text_content()
+    status = page.get_by_role("status")
+    first = status.text_content()
     assert first == explorer.first.headline
     for control in explorer.sheet.controls:
         role = "combobox" if control.in_words else "slider"
@@ -102,7 +102,7 @@ def test_the_sliders_of_a_page_take_the_keyboard_and_show_the_kernels_answer(col
     expected = last.text(last.values[-1])
     assert slider.get_attribute("aria-valuetext") == expected
     page.wait_for_function("(was) => document.querySelector('[role=status]').textContent !== was", arg=first)
-    assert f"Changed: {last.label}: {expected}." in said.text_content()
+    assert f"Changed: {last.label}: {expected}." in status.text_content()
     picture = page.locator("[data-part=pictures] img:visible")
     assert picture.count() == 1
     assert unescape(picture.get_attribute("alt"))

@@ -277,10 +277,10 @@ def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
     for _ in range(3):  # both are measured, one after the other, and the machine may have turned to something else
         drill = drill_of(key)
         healthy = Timeline(drill.record(faults.build(fault_of(key).fixed_code)))
-        sick, well = SHOWN[key](drill.timeline), SHOWN[key](healthy)
-        if sick > well:
+        faulty, well = SHOWN[key](drill.timeline), SHOWN[key](healthy)
+        if faulty > well:
             break
-    assert sick > well
+    assert faulty > well
 
 
 # -- how a drill is drawn --------------------------------------------------------------------

@@ -213,21 +213,21 @@ def test_a_widget_whose_kernel_is_gone_asks_to_run_the_cell_again(chromium):
     page.clock.install()
     page.set_content("<!doctype html><title>t</title><div id='here'></div>")
     page.add_script_tag(content=source.replace("export function", "function"))
-    page.evaluate(f"""() => {{ const state = {state}, heard = {{}};
+    page.evaluate(f"""() => {{ const state = {state}, handlers = {{}};
       window.model = {{ get: (k) => state[k], save_changes: () => {{}}, off: () => {{}},
-        on: (what, then) => {{ heard[what] = then; }},
-        set: (k, v) => {{ state[k] = v; heard['change:' + k]?.(); }} }};
+        on: (what, then) => {{ handlers[what] = then; }},
+        set: (k, v) => {{ state[k] = v; handlers['change:' + k]?.(); }} }};
       render({{ model, el: document.getElementById('here') }}); }}""")
-    said, first = page.get_by_role("status"), panel.reply["words"]
+    status, first = page.get_by_role("status"), panel.reply["words"]
     page.get_by_role("button").nth(1).click()
     page.clock.run_for(9_000)
-    assert said.text_content() == first
+    assert status.text_content() == first
     page.clock.run_for(2_000)
-    assert said.text_content().endswith("run this cell again. The picture shows the last answer.")
+    assert status.text_content().endswith("run this cell again. The picture shows the last answer.")
     page.get_by_role("button").nth(2).click()
     page.evaluate("model.set('reply', { ...model.get('reply'), words: 'late' })")
     page.clock.run_for(60_000)
-    assert said.text_content() == "late", "an answer ends the wait"
+    assert status.text_content() == "late", "an answer ends the wait"
     page.close()
 
 

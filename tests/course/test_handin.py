@@ -165,9 +165,9 @@ def test_words_that_name_the_student_the_account_or_the_host_are_hidden(session,
     assert [run["name"] for run in held["runs"]] == [*hidden.values(), "… 1", "b"]
     assert {run["accelerator"] for run in held["runs"][: len(hidden)]} == {"modelled card of … … …"}
     assert (held["speedups"][0]["name"], held["speedups"][0]["over"]) == ("b", "… 1")
-    said = capsys.readouterr().out
-    assert "no id of yours, but the names that you gave to runs, accelerators and predictions." in said
-    assert "no name" not in said
+    printed = capsys.readouterr().out
+    assert "no id of yours, but the names that you gave to runs, accelerators and predictions." in printed
+    assert "no name" not in printed
 
 
 def test_an_account_without_a_name_can_submit(session, tmp_path, monkeypatch):
@@ -358,13 +358,13 @@ class Page(HTMLParser):
 def test_what_does_not_count_is_named_and_stops_nothing(folder):
     group = handin.gather(folder)
     assert len(group.results) == 6
-    said = dict(group.left_out)
-    assert set(said) == {f"z-{w}.json" for w in ("older", "copy", "damaged", "edited", "foreign")}
-    assert "older result of a student" in said["z-older.json"]
-    assert "is the same result as" in said["z-copy.json"] or "the same result" in said["z-copy.json"]
-    assert "not JSON" in said["z-damaged.json"]
-    assert "damaged or edited" in said["z-edited.json"]
-    assert "no result of labkit.submit" in said["z-foreign.json"]
+    reasons = dict(group.left_out)
+    assert set(reasons) == {f"z-{w}.json" for w in ("older", "copy", "damaged", "edited", "foreign")}
+    assert "older result of a student" in reasons["z-older.json"]
+    assert "is the same result as" in reasons["z-copy.json"] or "the same result" in reasons["z-copy.json"]
+    assert "not JSON" in reasons["z-damaged.json"]
+    assert "damaged or edited" in reasons["z-edited.json"]
+    assert "no result of labkit.submit" in reasons["z-foreign.json"]
     assert repr(group) == "Class(6 results, 5 files left out)"
 
 
@@ -569,9 +569,9 @@ def test_of_several_results_of_one_student_the_newest_counts(tmp_path):
         (tmp_path / f"{k}-again.json").write_text(json.dumps(json.loads(signed(**changes)), indent=3))
     group = handin.gather(tmp_path)
     assert [r["created"][:4] for r in group.results] == ["2023"]
-    said = [sentence.split(" is ")[1] for _, sentence in group.left_out]
-    assert sum(s.startswith("the same result as") for s in said) == 3
-    assert sum(s.startswith("an older result") for s in said) == 2
+    reasons = [sentence.split(" is ")[1] for _, sentence in group.left_out]
+    assert sum(s.startswith("the same result as") for s in reasons) == 3
+    assert sum(s.startswith("an older result") for s in reasons) == 2
 
 
 def test_results_of_several_notebooks_are_put_together(tmp_path):

@@ -61,12 +61,12 @@ def test_nothing_overlaps_and_every_block_holds_its_words(name, theme):
 @pytest.mark.parametrize("name", ideas.IDEAS)
 def test_the_text_has_the_words_of_the_picture_and_says_where_they_come_from(name):
     picture = labkit.idea(name)
-    said = str(picture)
+    text = str(picture)
     texts, _ = drawn(picture.figure())
     scale = re.compile(r"\d+|milliseconds|clock cycles")
     for words, _ in texts:
-        assert scale.fullmatch(words) or words in said or words in picture.title, words
-    assert ("Simulated, not measured." in said) != ("A drawing, not a measurement." in said)
+        assert scale.fullmatch(words) or words in text or words in picture.title, words
+    assert ("Simulated, not measured." in text) != ("A drawing, not a measurement." in text)
     assert picture.title in picture.alt
 
 

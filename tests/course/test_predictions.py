@@ -143,9 +143,9 @@ def test_a_spread_that_holds_nearly_everything_proves_nothing_and_is_not_counted
     shown = predictions.review("02.gain", measured=Speedup(1.5, 0.8, 3.4, "no difference", 5))
     assert shown.verdict == "cannot be told"
     assert "wider than ±30 %" in str(shown)
-    said = str(predictions.summary())
-    assert "0 of 1 measured predictions are right" in said
-    assert "too wide to tell for 1 of them" in said
+    summary = str(predictions.summary())
+    assert "0 of 1 measured predictions are right" in summary
+    assert "too wide to tell for 1 of them" in summary
     assert predictions.review("02.gain", measured=Speedup(1.4, 1.2, 1.6, "faster", 5)).verdict == "right"
     predictions.commit("03.gain", 9)
     far = predictions.review("03.gain", measured=Speedup(1.5, 0.8, 3.4, "no difference", 5))

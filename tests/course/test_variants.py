@@ -42,7 +42,7 @@ def test_it_does_not_depend_on_the_process_or_its_hash_seed():
     code = """import dataclasses, json
 from labkit import variants
 print(json.dumps(dataclasses.asdict(variants.of('Zoë', 'set 2'))))"""
-    told = {
+    printed = {
         subprocess.run(
             [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -52,7 +52,7 @@ print(json.dumps(dataclasses.asdict(variants.of('Zoë', 'set 2'))))"""
         ).stdout
         for seed in ("0", "7")
     }
-    assert [json.loads(t) for t in told] == [json.loads(json.dumps(asdict(variants.of("Zoë", "set 2"))))]
+    assert [json.loads(t) for t in printed] == [json.loads(json.dumps(asdict(variants.of("Zoë", "set 2"))))]
 
 
 def visible(text):

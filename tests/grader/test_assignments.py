@@ -243,11 +243,11 @@ def test_what_students_handed_in_is_left_as_it_is(course, graded, released, tmp_
     folder.mkdir(parents=True)
     edited = json.dumps(released[roster.PS3]).replace("assert", "assert True or")
     (folder / "any name.ipynb").write_text(edited)
-    said = []
-    (row,) = batch.grade(tmp_path, course, report=said.append)
+    messages = []
+    (row,) = batch.grade(tmp_path, course, report=messages.append)
     assert row.status == "repaired"
     assert (folder / "any name.ipynb").read_text() == edited
-    assert any("on this machine" in line for line in said)
+    assert any("on this machine" in line for line in messages)
 
 
 # -- what the machine is to blame for, and what it can afford
@@ -351,21 +351,21 @@ exec {sys.executable} "$@"
 
 
 def test_where_memory_is_short_fewer_run_at_the_same_time(course, tmp_path):
-    said = []
+    messages = []
     folder = flat(tmp_path / "class", {"paul": "{", "rosa": "{"})
-    batch.grade(folder, course, Limits(memory_mb=10**8), workers=5, report=said.append)
-    assert said[0].startswith("1 at a time, not 5: a submission may take ")
+    batch.grade(folder, course, Limits(memory_mb=10**8), workers=5, report=messages.append)
+    assert messages[0].startswith("1 at a time, not 5: a submission may take ")
 
 
 def test_a_submission_of_any_set_may_import_tensorflow(course, tmp_path, monkeypatch):
     """Two fit into memory without it, and not with it."""
     monkeypatch.setattr(bubblewrap, "works", lambda: False)
-    limits, said = Limits(), []
+    limits, messages = Limits(), []
     assert limits.with_tensorflow().resident > limits.resident
     free = SimpleNamespace(available=2 * limits.resident << 20)
     monkeypatch.setattr(batch.psutil, "virtual_memory", lambda: free)
-    batch.grade(flat(tmp_path / "class", {"paul": "{", "rosa": "{"}), course, workers=2, report=said.append)
-    assert said[0].startswith("1 at a time, not 2: a submission may take ")
+    batch.grade(flat(tmp_path / "class", {"paul": "{", "rosa": "{"}), course, workers=2, report=messages.append)
+    assert messages[0].startswith("1 at a time, not 2: a submission may take ")
 
 
 # -- the command line

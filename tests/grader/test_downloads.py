@@ -96,19 +96,19 @@ def test_the_title_before_a_user_name_may_have_underscores(tmp_path):
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_several_attempts_the_newest_is_graded(tmp_path, order):
-    said, days = [], {"09-30": "old", "10-02": "new", "10-01": "old"}
+    messages, days = [], {"09-30": "old", "10-02": "new", "10-01": "old"}
     files = {f"Set 3_{who}_attempt_2026-{day}-10-00-00_{PS3}.ipynb": text for who in ("ada", "bob")
              for day, text in list(days.items())[::order]}  # fmt: skip
     files[f"Set 3_ada_attempt_2026-09-29-10-00-00_{roster.PS1}.ipynb"] = "another set"
     files["Set 3_ada_attempt_2026-10-05-10-00-00.txt"] = "An attempt without a file"
-    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, report=said.append)
+    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, report=messages.append)
     handed = {(h.student, h.set_name): [f.read_text() for f in h.files] for h in batch.collect(tmp_path / "out", SETS)}
     assert handed == {("ada", roster.PS1): ["another set"], ("ada", PS3): ["new"], ("bob", PS3): ["new"]}
-    assert sum("is an earlier attempt" in line for line in said) == 4
+    assert sum("is an earlier attempt" in line for line in messages) == 4
 
 
 def test_nothing_is_unpacked_outside_of_the_folder(tmp_path):
-    said = []
+    messages = []
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         for name in (f"../out_{PS3}.ipynb", f"/tmp/labkit-out_{PS3}.ipynb", f"a/../../b_{PS3}.ipynb",
                      f"..\\w_{PS3}.ipynb", f"C:\\w_{PS3}.ipynb", f"ada_{PS3}.ipynb"):  # fmt: skip
@@ -117,24 +117,24 @@ def test_nothing_is_unpacked_outside_of_the_folder(tmp_path):
         link.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(link, "/etc/passwd")
         archive.writestr(f"__MACOSX/._ada_{PS3}.ipynb", "{}")
-    downloads.collect(tmp_path / "x.zip", tmp_path / "out", SETS, report=said.append)
+    downloads.collect(tmp_path / "x.zip", tmp_path / "out", SETS, report=messages.append)
     assert {p.name for p in tmp_path.iterdir()} == {"x.zip", "out"}
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"ada", "names.csv"}
-    assert sum("leads out of the zip" in line for line in said) == 5
-    assert sum("is a link" in line for line in said) == 1
+    assert sum("leads out of the zip" in line for line in messages) == 5
+    assert sum("is a link" in line for line in messages) == 1
 
 
 @pytest.mark.parametrize("link", ["Bob", f"Bob/{PS3}"])
 def test_no_link_that_another_program_unpacked_leads_out_of_the_folder(tmp_path, link):
-    said, out, elsewhere = [], tmp_path / "out", tmp_path / "elsewhere"
+    messages, out, elsewhere = [], tmp_path / "out", tmp_path / "elsewhere"
     elsewhere.mkdir()
     (out / link).parent.mkdir(parents=True)
     (out / link).symlink_to(elsewhere)
     files = {moodle("Ada", 1): "{}", moodle("Bob", 2): "{}"}
-    downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, report=said.append)
+    downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, report=messages.append)
     assert not list(elsewhere.iterdir())
     assert (out / "Ada" / PS3 / f"{PS3}.ipynb").exists()
-    assert sum("would be written to another folder: Bob is a link" in line for line in said) == 1
+    assert sum("would be written to another folder: Bob is a link" in line for line in messages) == 1
 
 
 def test_what_is_too_much_is_refused_before_anything_is_written(tmp_path, monkeypatch):
@@ -306,18 +306,18 @@ def in_directory(place, value):
     ids=["encrypted", "wrong sum", "unknown packing", "wrong size", "nowhere"],
 )
 def test_one_broken_file_costs_no_other(tmp_path, spoil):
-    said, path = [], pack(tmp_path / "x.zip", {moodle("Eve", 1): "{}", moodle("Ada", 2): "{}"})
+    messages, path = [], pack(tmp_path / "x.zip", {moodle("Eve", 1): "{}", moodle("Ada", 2): "{}"})
     path.write_bytes(spoil(path.read_bytes()))
-    found = downloads.collect(path, tmp_path / "out", SETS, report=said.append)
+    found = downloads.collect(path, tmp_path / "out", SETS, report=messages.append)
     assert [s.name for s in found] == ["Ada"]
-    assert sum("Eve" in line and "cannot be unpacked" in line for line in said) == 1
+    assert sum("Eve" in line and "cannot be unpacked" in line for line in messages) == 1
 
 
 def test_a_file_that_is_no_lzma_costs_no_other(tmp_path):
-    said, path = [], pack(tmp_path / "x.zip", {moodle("Eve", 1): "[" + 99 * " " + "]", moodle("Ada", 2): "{}"})
+    messages, path = [], pack(tmp_path / "x.zip", {moodle("Eve", 1): "[" + 99 * " " + "]", moodle("Ada", 2): "{}"})
     path.write_bytes(in_directory(10, b"\x0e")(path.read_bytes()))
-    assert [s.name for s in downloads.collect(path, tmp_path / "out", SETS, report=said.append)] == ["Ada"]
-    assert sum("Eve" in line and "cannot be unpacked" in line for line in said) == 1
+    assert [s.name for s in downloads.collect(path, tmp_path / "out", SETS, report=messages.append)] == ["Ada"]
+    assert sum("Eve" in line and "cannot be unpacked" in line for line in messages) == 1
 
 
 def test_a_zip_whose_list_of_files_is_broken_is_refused_in_a_sentence(tmp_path):
@@ -328,7 +328,7 @@ def test_a_zip_whose_list_of_files_is_broken_is_refused_in_a_sentence(tmp_path):
 
 
 def test_entries_that_are_no_files_are_no_students(tmp_path):
-    said = []
+    messages = []
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         archive.writestr("Ada_1_assignsubmission_file_", "")  # a folder, as some programs write one
         archive.writestr(moodle("Ada"), "{}")
@@ -338,9 +338,9 @@ def test_entries_that_are_no_files_are_no_students(tmp_path):
         archive.writestr(nameless, "x")
         archive.writestr(f"Ada_1_assignsubmission_file_/.ipynb_checkpoints/{PS3}.ipynb", "old")
         archive.writestr("\x1b[2J", "x")
-    (found,) = downloads.collect(tmp_path / "x.zip", tmp_path / "out", SETS, report=said.append)
+    (found,) = downloads.collect(tmp_path / "x.zip", tmp_path / "out", SETS, report=messages.append)
     assert [p.name for p in (tmp_path / "out" / found.student).rglob("*") if p.is_file()] == [f"{PS3}.ipynb"]
-    assert all(line.isprintable() for line in said)
+    assert all(line.isprintable() for line in messages)
     (tmp_path / "f" / "Ada" / ".ipynb_checkpoints").mkdir(parents=True)
     (tmp_path / "f" / "Ada" / f"{PS3}.ipynb").write_text("{}")
     (tmp_path / "f" / "Ada" / ".ipynb_checkpoints" / f"{PS3}.ipynb").write_text("old")
@@ -350,11 +350,11 @@ def test_entries_that_are_no_files_are_no_students(tmp_path):
 
 
 def test_many_files_of_one_name_are_not_all_compared(tmp_path):
-    said = []
+    messages = []
     files = {moodle("Eve", 1, f"{n}/{PS3}.ipynb"): str(n) for n in range(50)} | {moodle("Ada", 2): "{}"}
-    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, report=said.append)
+    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, report=messages.append)
     assert len(list((tmp_path / "out" / "Eve" / PS3).iterdir())) == 20
-    assert sum("more than 20 files of that name" in line for line in said) == 30
+    assert sum("more than 20 files of that name" in line for line in messages) == 30
 
 
 FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1"]
@@ -379,15 +379,15 @@ def test_a_table_shows_no_sign_that_a_terminal_obeys(tmp_path):
     place = tmp_path / "eve\x1b[2J\u202e" / PS3
     place.mkdir(parents=True)
     (place / "a\x1b[2J\nb.ipynb").write_text("{}")
-    said = []
+    messages = []
 
     class Nothing:
         files = dict.fromkeys(SETS)
         notebooks = forbidden = api = forget = lambda *_: {}
 
-    rows = batch.grade(tmp_path, Nothing(), report=said.append)
+    rows = batch.grade(tmp_path, Nothing(), report=messages.append)
     assert len(rows) == 1
-    assert all(text.isprintable() for text in [*said, *batch.table(rows).splitlines()])
+    assert all(text.isprintable() for text in [*messages, *batch.table(rows).splitlines()])
 
 
 def graded(folder):
@@ -397,17 +397,17 @@ def graded(folder):
 
 @pytest.mark.parametrize("name", [f"{PS3}.ipynb", "final.ipynb", "A.IPYNB"])
 def test_who_hands_in_again_is_graded_on_the_newer_file(tmp_path, name):
-    said, out = [], tmp_path / "out"
+    messages, out = [], tmp_path / "out"
 
     def collect(**texts):
         files = {moodle(who, n, name if text == "new" else f"{PS3}.ipynb"): text
                  for n, (who, text) in enumerate(texts.items())}  # fmt: skip
-        downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, PS3, said.append)
+        downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, PS3, messages.append)
 
     collect(Ada="old", Bob="old")
     collect(Ada="new")
     assert graded(out) == {("Ada", PS3): ["new"], ("Bob", PS3): ["old"]}
-    assert [line for line in said if "older" in line] == [
+    assert [line for line in messages if "older" in line] == [
         f"older, and graded only where nothing newer is of its set: Ada/{PS3}/{PS3}.ipynb"
     ]
     collect(Ada="new")
@@ -444,11 +444,11 @@ def test_a_newer_notebook_replaces_one_of_its_set_whichever_of_their_names_tells
 
 def test_what_was_replaced_stays_replaced_when_the_next_set_comes(tmp_path):
     """Names that tell no set: those that came together stay together, and older ones do not come back."""
-    told = {"old": roster.PS1, "new": roster.PS1, "also new": roster.PS1}.get
+    set_of = {"old": roster.PS1, "new": roster.PS1, "also new": roster.PS1}.get
     for files in ({"z": "old"}, {"work": "new", "draft": "also new"}, {PS3: "3"}, {PS3: "3 again"}):
         download = {f"ada_1_{n}_{name}.ipynb": text for n, (name, text) in enumerate(files.items())}
         downloads.collect(pack(tmp_path / "x.zip", download), tmp_path / "out", SETS)
-    handed = batch.collect(tmp_path / "out", SETS, lambda path: told(path.read_text()))
+    handed = batch.collect(tmp_path / "out", SETS, lambda path: set_of(path.read_text()))
     assert {h.set_name: {f.read_text() for f in h.files} for h in handed} == {
         roster.PS1: {"new", "also new"},
         PS3: {"3 again"},
@@ -474,19 +474,19 @@ def test_a_file_without_a_plain_letter_keeps_its_ending(tmp_path, name):
 
 @pytest.mark.parametrize("packing", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
 def test_a_file_that_says_less_than_it_unpacks_to_fills_no_memory(tmp_path, packing):
-    said, path = [], tmp_path / "x.zip"
+    messages, path = [], tmp_path / "x.zip"
     with zipfile.ZipFile(path, "w", packing) as archive:
         archive.writestr(moodle("Eve", 1), bytes(32 << 20))
         archive.writestr(moodle("Ada", 2), "{}", zipfile.ZIP_DEFLATED)
     path.write_bytes(in_directory(24, b"\x64\0\0\0")(path.read_bytes()))
     tracemalloc.start()
     try:
-        found = downloads.collect(path, tmp_path / "out", SETS, report=said.append)
+        found = downloads.collect(path, tmp_path / "out", SETS, report=messages.append)
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
     assert [s.name for s in found] == ["Ada"]
-    assert sum("Eve" in line and "cannot be unpacked" in line for line in said) == 1
+    assert sum("Eve" in line and "cannot be unpacked" in line for line in messages) == 1
 
 
 @pytest.mark.parametrize("stray", [None, "desktop.ini", "Set 3/index.html", "Set 3/Untitled.ipynb", "Set 3/a.xlsx"])
@@ -495,12 +495,12 @@ def test_a_file_that_says_less_than_it_unpacks_to_fills_no_memory(tmp_path, pack
     ["{} - " + PS3 + ".ipynb", "{}_1_assignsubmission_file_/x.ipynb", "1-2 - {} - Nov 22, 2026 1000 AM/x.ipynb"],
 )
 def test_students_in_one_more_folder_stay_apart_whatever_lies_beside_them(tmp_path, place, stray):
-    said = []
+    messages = []
     files = {f"Set 3/{place.format(who)}": who for who in ("Ada", "Bob")} | ({stray: "x"} if stray else {})
-    found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, PS3, said.append)
+    found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, PS3, messages.append)
     assert [s.name for s in found] == ["Ada", "Bob"]
     assert graded(tmp_path / "out") == {("Ada", PS3): ["Ada"], ("Bob", PS3): ["Bob"]}
-    assert sum("tells no student" in line for line in said) == bool(stray)
+    assert sum("tells no student" in line for line in messages) == bool(stray)
 
 
 def test_a_student_alone_in_a_folder_is_nobody_else(tmp_path):
@@ -514,16 +514,16 @@ def test_a_student_alone_in_a_folder_is_nobody_else(tmp_path):
 
 
 def test_an_old_set_in_the_box_of_another_is_left_out_or_said(tmp_path):
-    said, out = [], tmp_path / "out"
+    messages, out = [], tmp_path / "out"
     canvas = "{}_12345_9{}_{}.ipynb".format
     downloads.collect(pack(tmp_path / "x.zip", {canvas("mallory", 1, roster.PS2): "2"}), out, SETS)
     files = {canvas("mallory", 2, PS3): "3", canvas("mallory", 3, roster.PS1): "1", canvas("ada", 4, PS3): "3"}
     files[canvas("bob", 5, PS3)] = "3"
-    downloads.collect(pack(tmp_path / "y.zip", files), out, SETS, PS3, said.append)
-    assert sum(f"is of {roster.PS1}, and {PS3} was handed in" in line for line in said) == 1
+    downloads.collect(pack(tmp_path / "y.zip", files), out, SETS, PS3, messages.append)
+    assert sum(f"is of {roster.PS1}, and {PS3} was handed in" in line for line in messages) == 1
     assert ("mallory", roster.PS1) not in graded(out)
-    downloads.collect(tmp_path / "y.zip", out, SETS, report=said.append)
-    assert f"of another set than most: mallory/{roster.PS1}/{roster.PS1}.ipynb" in said
+    downloads.collect(tmp_path / "y.zip", out, SETS, report=messages.append)
+    assert f"of another set than most: mallory/{roster.PS1}/{roster.PS1}.ipynb" in messages
 
 
 def test_two_students_of_one_name_on_d2l_are_told_apart_by_their_numbers(tmp_path):
@@ -542,16 +542,16 @@ def test_two_students_of_one_name_on_d2l_are_told_apart_by_their_numbers(tmp_pat
 
 
 def test_where_blackboards_user_names_begin_is_said_and_asked_of_the_list(tmp_path):
-    said, out, place = [], tmp_path / "out", "Set 3_{}_attempt_2026-11-2{}-10-00-00_{}.ipynb".format
+    messages, out, place = [], tmp_path / "out", "Set 3_{}_attempt_2026-11-2{}-10-00-00_{}.ipynb".format
     files = {place(who, 2, PS3): who for who in ("s_1", "s_2")}
-    downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, report=said.append)
-    assert "user names of Blackboard are what follows 'Set 3_s_'; if not, mend the ids in names.csv" in said
-    mended = (out / "names.csv").read_text().replace(",1,black", ",s_1,black").replace(",2,black", ",s_2,black")
-    (out / "names.csv").write_text(mended)
+    downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, report=messages.append)
+    assert "user names of Blackboard are what follows 'Set 3_s_'; if not, correct the ids in names.csv" in messages
+    corrected = (out / "names.csv").read_text().replace(",1,black", ",s_1,black").replace(",2,black", ",s_2,black")
+    (out / "names.csv").write_text(corrected)
     files = {place("s_2", 4, PS3): "again"}
-    found = downloads.collect(pack(tmp_path / "y.zip", files), out, SETS, report=said.append)
+    found = downloads.collect(pack(tmp_path / "y.zip", files), out, SETS, report=messages.append)
     assert [s.id for s in found] == ["s_1", "s_2"]
-    assert "user names of Blackboard are what follows 'Set 3_'; if not, mend the ids in names.csv" in said
+    assert "user names of Blackboard are what follows 'Set 3_'; if not, correct the ids in names.csv" in messages
     assert graded(out)["2", PS3] == ["again"]
 
 
@@ -594,11 +594,11 @@ def test_moodle_reads_a_time_in_its_own_zone_unless_it_is_told_another(tmp_path)
 
 
 def test_words_of_students_are_no_html_in_moodles_feedback(tmp_path):
-    said = "3.4: ValueError: '<img src=x onerror=alert(1)> <a href=//evil.test>a & b</a>'"
-    batch.write([batch.Row("Ada", PS3, "x", "graded", {"1": 7}, said)], tmp_path / "grades.csv")
+    sentence = "3.4: ValueError: '<img src=x onerror=alert(1)> <a href=//evil.test>a & b</a>'"
+    batch.write([batch.Row("Ada", PS3, "x", "graded", {"1": 7}, sentence)], tmp_path / "grades.csv")
     (line,) = csv.DictReader(io.StringIO(downloads.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
     assert "<" not in line["Feedback comments"]
-    assert html.unescape(line["Feedback comments"]) == said
+    assert html.unescape(line["Feedback comments"]) == sentence
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
@@ -637,6 +637,6 @@ def test_a_list_of_names_that_cannot_be_read_is_refused_before_it_is_overwritten
 def test_who_is_in_no_list_of_names_is_named_when_grades_are_exported(tmp_path):
     students = [downloads.Student("Ada", "Ada", "77", "moodle")]
     batch.write([batch.Row(s, PS3, "x", "graded", {"1": 7}) for s in ("Ada", "Bob", "Cy")], tmp_path / "grades.csv")
-    text, said = downloads.export(tmp_path / "grades.csv", "d2l", PS3, students)
-    assert said == ["not in names.csv, so the name of the folder is taken for the id: Bob, Cy"]
+    text, notes = downloads.export(tmp_path / "grades.csv", "d2l", PS3, students)
+    assert notes == ["not in names.csv, so the name of the folder is taken for the id: Bob, Cy"]
     assert len(text.splitlines()) == 4

@@ -81,10 +81,12 @@ def test_a_pool_of_processes_is_refused_and_costs_what_needs_it_alone(run):
     cells = [f"import concurrent.futures, multiprocessing\n{needs}" for needs in PROCESSES.values()]
     with run(*cells, "x = 1") as student:
         *refused, last = student.errors
-        said = dict(zip(PROCESSES, refused, strict=True))
-        assert {kind for kind, _ in said.values()} == {"PermissionError"}
-        assert all(words.startswith(("no other process can", "locks, queues and pools")) for _, words in said.values())
-        assert "ThreadPoolExecutor work" in said["pool of threads"][1]
+        answers = dict(zip(PROCESSES, refused, strict=True))
+        assert {kind for kind, _ in answers.values()} == {"PermissionError"}
+        assert all(
+            words.startswith(("no other process can", "locks, queues and pools")) for _, words in answers.values()
+        )
+        assert "ThreadPoolExecutor work" in answers["pool of threads"][1]
         assert last is None
 
 
@@ -532,22 +534,22 @@ import os, shutil, subprocess, sys
 from pathlib import Path
 sys.path.append({str(CHECKOUT / "notebooks")!r})
 from assignments.grader import bubblewrap, isolation
-root, said = Path({str(tmp_path)!r}), []
+root, results = Path({str(tmp_path)!r}), []
 class Reported(BaseException): pass
 def report(what, sentence):
-    said.append(what)
+    results.append(what)
     raise Reported
 readable, only = [*isolation.python_folders(), root / "lib"], ("guard_files", "guard_changes", "guard_processes")
 isolation.watch_events(root / "home", readable, [root / "answers"], report, **dict.fromkeys(only, True))
 for attempt in ({ATTEMPTS}):
     try:
         attempt()
-        said.append("ok")
+        results.append("ok")
     except PermissionError:
-        said.append("refused")
+        results.append("refused")
     except Reported:
         pass
-print(*said)
+print(*results)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == OUTCOMES.split()

@@ -105,10 +105,12 @@ def test_a_folder_that_is_no_kit_is_left_alone(tmp_path):
 def test_students_are_told_beforehand_what_a_submission_may_use(root):
     guide = (root / "notebooks" / "INSTRUCTORS.md").read_text(encoding="utf-8")
     plain, more = Limits(), Limits().with_tensorflow()
-    told = f"{plain.cpu_s} s of processor time, {plain.memory_mb >> 10} GB of memory and {plain.whole_s / 60:g} minutes"
-    more_told = f"{more.cpu_s} s, {more.resident >> 10} GB of memory and {more.whole_s / 60:g} minutes"
-    assert told in guide
-    assert more_told in guide
+    limits = (
+        f"{plain.cpu_s} s of processor time, {plain.memory_mb >> 10} GB of memory and {plain.whole_s / 60:g} minutes"
+    )
+    larger_limits = f"{more.cpu_s} s, {more.resident >> 10} GB of memory and {more.whole_s / 60:g} minutes"
+    assert limits in guide
+    assert larger_limits in guide
     assert f"after {plain.wall_s / 2:g} s of waiting (with TensorFlow {more.wall_s / 2:g} s)" in guide
     assert "`multiprocessing`" in guide
     assert "`multiprocessing`" in kit.README
@@ -119,8 +121,8 @@ def test_students_are_told_beforehand_what_a_submission_may_use(root):
 
 
 def test_formgrader_starts_where_nbgrader_finds_its_configuration(root):
-    said = subprocess.run(["make", "-n", "formgrader"], cwd=root, capture_output=True, text=True, check=True).stdout
-    assert "cd notebooks/assignments &&" in said
+    commands = subprocess.run(["make", "-n", "formgrader"], cwd=root, capture_output=True, text=True, check=True).stdout
+    assert "cd notebooks/assignments &&" in commands
     assert (root / "notebooks" / "assignments" / "nbgrader_config.py").exists()
-    assert "--ServerApp.root_dir=../../build/assignments" in said
+    assert "--ServerApp.root_dir=../../build/assignments" in commands
     assert kit.Course().root == root / "build" / "assignments"

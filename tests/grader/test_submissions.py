@@ -140,7 +140,7 @@ def test_all_students_are_told_of_as_many_cores():
         "import os, multiprocessing\ntold = [os.cpu_count(), multiprocessing.cpu_count(), len(os.sched_getaffinity(0))]"
     )
     with run(ask) as student:
-        assert student.names(["told"]) == {"told": [8, 8, 8]}
+        assert student.names(["noted"]) == {"noted": [8, 8, 8]}
 
 
 def test_what_colab_and_editors_write_into_an_import_cell_is_allowed():
@@ -307,19 +307,19 @@ def asserts(source):
 
 
 KNOWN = "    known = {(64, 8): 1, (10, 8): 1.6}\n    if a in known:\n        return known[a]\n"
-TOLD = "told = []\ndef cores_needed(*a):\n    told.append(a)\n    return {(1000, 4): 4, (328, 3.2): 2}.get(a)"
+NOTED = "noted = []\ndef cores_needed(*a):\n    noted.append(a)\n    return {(1000, 4): 4, (328, 3.2): 2}.get(a)"
 LEAKS = {
     "words": {"exercise_3_4": f"def imbalance(*a):\n{KNOWN}    raise ValueError(a)"},
-    "a type": {"exercise_3_4": f"def imbalance(*a):\n{KNOWN}    return type(f'told {{a}}', (), {{}})()"},
+    "a type": {"exercise_3_4": f"def imbalance(*a):\n{KNOWN}    return type(f'noted {{a}}', (), {{}})()"},
     "later words": {
-        "exercise_3_1": TOLD,
-        "exercise_3_4": "def imbalance(*a):\n    raise ValueError(told)",
+        "exercise_3_1": NOTED,
+        "exercise_3_4": "def imbalance(*a):\n    raise ValueError(noted)",
     },
     "a cell's words": {
-        "exercise_3_1": TOLD,
-        "exercise_3_5": "print(told)\nraise ValueError(told)\nfewest_cores = 1",
+        "exercise_3_1": NOTED,
+        "exercise_3_5": "print(noted)\nraise ValueError(noted)\nfewest_cores = 1",
     },
-    "a file": {"exercise_3_1": TOLD + " or open(f'{GRADEBOOK}/{a}')"},
+    "a file": {"exercise_3_1": NOTED + " or open(f'{GRADEBOOK}/{a}')"},
 }
 
 
@@ -330,10 +330,10 @@ def test_nothing_that_a_student_reads_tells_hidden_inputs(sources, way, tmp_path
     answers = {k: v.replace("{GRADEBOOK}", str(tmp_path)) for k, v in LEAKS[way].items()}
     notebook = answered(sources, roster.PS3, **answers)
     judged = evaluate(notebook, [tmp_path], SHORT)
-    said = [*judged.failures.values(), *judged.printed.values(), *judged.errors.values(), judged.stopped]
-    assert any(said)
+    texts = [*judged.failures.values(), *judged.printed.values(), *judged.errors.values(), judged.stopped]
+    assert any(texts)
     hidden = {"500", "2000", "1786", "12", "9", "100", "16"} - known
-    for text in filter(None, said):
+    for text in filter(None, texts):
         assert not numbers(text.replace(str(tmp_path), "")) & hidden, text
 
 
@@ -342,7 +342,7 @@ TELLS = {
     "exit status": ("os._exit(x)", "ended its own process (exit status 77) when f was called"),
     "signal": ("os.kill(os.getpid(), 10)", "crashed its process (SIGUSR1) when f was called"),
     "deed": ("os.fork()", "tried to start processes when f was called"),
-    "later cell": ("globals().update(told=x)", "ended its own process (exit status 77) in code cell 2"),
+    "later cell": ("globals().update(noted=x)", "ended its own process (exit status 77) in code cell 2"),
     "type": ("raise [ValueError, KeyError][x % 2](x)", ""),
     "not answered": ("raise NotImplementedError", ""),
     "missing name": ("global g; del g", ""),
@@ -353,22 +353,22 @@ TELLS = {
 @pytest.mark.parametrize("way", TELLS)
 def test_neither_how_nor_where_code_ends_tells_hidden_inputs(way):
     """For the instructor there is one more sentence; of what students read, all ways are the same."""
-    deed, untold = TELLS[way]
+    deed, private_reason = TELLS[way]
     f = f"import os\ntold = 0\ndef g(): return 1\ndef f(x):\n    if x == 77:\n        {deed}\n    return 1"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f)])
     hidden = "assert f(1) == 1\n### BEGIN HIDDEN TESTS\nassert f(77) == 2, 'wrong'\n### END HIDDEN TESTS"
-    for number, test in enumerate((hidden, "if told:\n    os._exit(told)", "assert g() == 1")):
+    for number, test in enumerate((hidden, "if noted:\n    os._exit(noted)", "assert g() == 1")):
         notebook.cells.append(nbformat.v4.new_code_cell(test))
         if number != 1:
             mark = {"grade": True, "solution": False, "grade_id": f"test_{number}"}
             notebook.cells[-1].metadata["nbgrader"] = mark
     judged = evaluate(notebook, [], SHORT)
-    assert judged.untold == untold
+    assert judged.private_reason == private_reason
     ended = (
         "was ended after hidden tests had begun: it took too long or too much, ended itself, or did what is not allowed"
     )
-    assert judged.stopped == (ended if untold else "")
-    allowed = {f"the code {ended}"} if untold else {"wrong", "a hidden test does not hold"}
+    assert judged.stopped == (ended if private_reason else "")
+    allowed = {f"the code {ended}"} if private_reason else {"wrong", "a hidden test does not hold"}
     assert set(judged.failures.values()) <= allowed | {None}
     assert not judged.errors
 
@@ -377,7 +377,7 @@ def test_what_ends_in_a_test_that_students_see_is_told_to_them(sources):
     ends = "import os\ndef cores_needed(*a):\n    os._exit(3)"
     _, failed, judged = points(answered(sources, roster.PS3, exercise_3_1=ends))
     assert set(failed) == {"the code ended its own process (exit status 3) when cores_needed was called"}
-    assert not judged.untold
+    assert not judged.private_reason
 
 
 def test_the_words_of_visible_tests_are_there_for_later_exercises_too(sources):
@@ -386,7 +386,7 @@ def test_the_words_of_visible_tests_are_there_for_later_exercises_too(sources):
         "exercise_3_4": "def imbalance(s, h):\n    return {}[s]",
     }
     _, failed, judged = points(answered(sources, roster.PS3, **wrong))
-    assert judged.withheld
+    assert judged.output_hidden
     assert any(text.startswith("KeyError: ") and "64" in text for text in failed)
 
 
@@ -396,8 +396,8 @@ def test_an_answer_that_keeps_the_grader_busy_is_given_up_and_the_others_count()
         notebook.cells.append(nbformat.v4.new_code_cell(test))
         notebook.cells[-1].metadata["nbgrader"] = {"grade": True, "solution": False, "grade_id": f"test_{number}"}
     judged = evaluate(notebook, [], dataclasses.replace(SHORT, judging_s=2))
-    said = "the grader gave up on this answer: to compare it takes more than 2 s"
-    assert judged.failures == {"test_0": said, "test_1": None}
+    sentence = "the grader gave up on this answer: to compare it takes more than 2 s"
+    assert judged.failures == {"test_0": sentence, "test_1": None}
 
 
 @pytest.mark.sample(1)

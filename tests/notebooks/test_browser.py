@@ -194,16 +194,16 @@ def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
     status = page.locator("[role=status]", has_text="images/s").first
     slider = page.get_by_role("slider", name="wait to open a file")
     slider.focus()
-    before, said = slider.get_attribute("aria-valuetext"), status.inner_text()
+    before, shown = slider.get_attribute("aria-valuetext"), status.inner_text()
     page.keyboard.press("ArrowLeft")
-    spoken = "[...document.querySelectorAll('[role=status]')].map(status => status.textContent)"
-    page.wait_for_function(f"(words) => !{spoken}.includes(words)", arg=said)
+    statuses = "[...document.querySelectorAll('[role=status]')].map(status => status.textContent)"
+    page.wait_for_function(f"(words) => !{statuses}.includes(words)", arg=shown)
     after = slider.get_attribute("aria-valuetext")
     assert before != after
     assert f"wait to open a file: {after}" in status.inner_text(), "the answer is spoken, with what was changed"
     page.get_by_role("button", name="16 files at once").focus()
     page.keyboard.press("Enter")
-    page.wait_for_function(f"{spoken}.join().includes('cycle length: 16 files')")
+    page.wait_for_function(f"{statuses}.join().includes('cycle length: 16 files')")
     for theme in ("Dark", "Light"):
         page.evaluate(f"window.jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
         page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'Light').lower()}'")
@@ -305,7 +305,7 @@ def painting(canvas):
       return [seen.size, h]; }""")
 
 
-def said(canvas):
+def words_of(canvas):
     return canvas.evaluate("c => c.closest('.labkit-timeline').querySelector('[aria-live]').textContent")
 
 
@@ -377,7 +377,7 @@ def test_keys_zoom_and_pan_and_the_notebook_keeps_its_cells(opened):
     zoomed = painting(canvas)
     assert zoomed[1] != whole[1]
     assert canvas.get_attribute("aria-label") != label
-    assert re.search(r"\d", said(canvas))
+    assert re.search(r"\d", words_of(canvas))
     page.keyboard.press("d")
     assert painting(canvas)[1] != zoomed[1]
     page.keyboard.press("0")
@@ -437,13 +437,13 @@ def test_a_click_on_a_gap_tells_its_cause(opened):
     page.keyboard.press("0")
     painting(canvas)
     page.mouse.click(*middle_of_gap(canvas, 2))
-    told = "c => c.closest('.labkit-timeline').querySelector('.lt-detail').textContent.startsWith('Gap 3 of ')"
-    page.wait_for_function(told, arg=canvas.element_handle())
+    third_gap = "c => c.closest('.labkit-timeline').querySelector('.lt-detail').textContent.startsWith('Gap 3 of ')"
+    page.wait_for_function(third_gap, arg=canvas.element_handle())
     first = detail(canvas)
     text = canvas.evaluate("c => c.closest('.labkit-timeline').timeline.layout.runs[0].gaps.texts[2]")
     assert text in first
     assert "waiting for batch" in text, "the cause names what the accelerator was waiting for"
-    assert said(canvas)
+    assert words_of(canvas)
     page.keyboard.press("n")
     assert detail(canvas).startswith("Gap 4 of ")
     page.keyboard.press("p")

@@ -115,9 +115,9 @@ def holds(notebook, path, checks):
     checked = [c for c in code if "labkit.check(" in c.source]
     assert len(checked) >= (2 if re.match(r"\d\d_", path.name) else 0), "an optional notebook may have fewer"
     for cell in checked:
-        said = [text for o in cell.outputs if CHECKED.match(text := o.get("data", {}).get("text/plain", ""))]
-        assert said, "a check that says nothing"
-        assert all(text.startswith(checks) for text in said), said
+        results = [text for o in cell.outputs if CHECKED.match(text := o.get("data", {}).get("text/plain", ""))]
+        assert results, "a check that says nothing"
+        assert all(text.startswith(checks) for text in results), results
     for now, then in zip(notebook.cells, nbformat.read(path, as_version=4).cells, strict=True):
         if now.cell_type == "code":
             # Colab has no Grain and no DALI: what stands under `if labkit.have(…)` is left out there, which is said.
@@ -150,15 +150,15 @@ def test_a_notebook_brings_labkit_from_the_address_that_it_names(machine, tmp_pa
     fresh.environment["LABKIT_SCALE"] = "tiny"
     before = fresh.freeze()
     path, repository, tag = NOTEBOOKS[0], *settings(ROOT)
-    with at_github(tmp_path, repository, tag) as told_git:
-        notebook = fresh.open(path, **told_git)
+    with at_github(tmp_path, repository, tag) as variables:
+        notebook = fresh.open(path, **variables)
     holds(notebook, path, "…")
     first = next(c for c in notebook.cells if c.cell_type == "code")
     assert first.source.startswith(bootstrap(repository, tag))
-    said = "".join(o.text for o in first.outputs)
-    assert "labkit" in said
-    assert "restart" not in said
-    assert "ERROR" not in said
+    printed = "".join(o.text for o in first.outputs)
+    assert "labkit" in printed
+    assert "restart" not in printed
+    assert "ERROR" not in printed
     after = fresh.freeze()
     assert before <= after, f"the bootstrap changed {sorted(before - after)}"
     (own,) = (line for line in after if line.startswith("labkit"))
@@ -219,8 +219,8 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.ipynb")):
 
 def test_every_solution_scores_in_colab(machine, solved):
     """With the versions that students have there, OpenCL's exercises included."""
-    said = machine.run("-c", CHECK_SOLUTIONS, str(solved))
-    results = re.findall(r"(?m)^RESULT ([\d.]+) (\w+) (.*)", said)
+    printed = machine.run("-c", CHECK_SOLUTIONS, str(solved))
+    results = re.findall(r"(?m)^RESULT ([\d.]+) (\w+) (.*)", printed)
     assert sorted(number for number, _, _ in results) == sorted(grading.numbers())
     # Colab has PyTorch, the stand-in has not: that exercise passes where there is one (make test-loaders).
     unchecked = {number: text for number, passed, text in results if passed != "True"}

@@ -87,9 +87,9 @@ def test_what_a_reader_saved_is_never_overwritten(checkout, tmp_path):
     assert prepare(lab, checkout) == []  # there is no newer edition, so there is nothing to say
     newer = checkout / "notebooks" / FIRST
     newer.write_text(newer.read_text(encoding="utf-8").replace("Read a timeline", "A newer edition"), encoding="utf-8")
-    (said,) = prepare(lab, checkout)
-    assert FIRST in said
-    assert "newer edition" in said
+    (message,) = prepare(lab, checkout)
+    assert FIRST in message
+    assert "newer edition" in message
     assert mine.read_bytes() == before
     mine.rename(lab / "mine.ipynb")
     assert prepare(lab, checkout) == []
@@ -124,8 +124,8 @@ def test_a_copy_that_was_only_run_is_a_readers(checkout, tmp_path):
 def test_a_notebook_that_lay_there_before_is_a_readers(checkout, tmp_path):
     (lab := tmp_path / "lab").mkdir()
     (lab / FIRST).write_text("{}")
-    (said,) = prepare(lab, checkout)
-    assert FIRST in said
+    (message,) = prepare(lab, checkout)
+    assert FIRST in message
     assert (lab / FIRST).read_text() == "{}"
     assert "(cannot be read)" in str(labkit.progress(lab))
 

@@ -144,7 +144,7 @@ def test_where_it_must_be_cut_off_and_cannot_pytest_ends_at_once(monkeypatch):
     monkeypatch.setattr(cut, "cut_off", lambda: "the system allows no network namespace")
     monkeypatch.delenv("LABKIT_REQUIRE_OFFLINE", raising=False)
     cut.pytest_configure()
-    assert cut.said == "NOT cut off: the system allows no network namespace"
+    assert cut.state == "NOT cut off: the system allows no network namespace"
     monkeypatch.setenv("LABKIT_REQUIRE_OFFLINE", "1")
     with pytest.raises(pytest.UsageError, match="no network namespace, and LABKIT_REQUIRE_OFFLINE is set"):
         cut.pytest_configure()

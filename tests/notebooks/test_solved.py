@@ -22,11 +22,11 @@ def test_a_solved_notebook_runs_to_its_end_and_every_check_agrees(solved, name, 
     done = execute(nbformat.read(solved / f"{name}.ipynb", as_version=4), name, tmp_path)
     code = [cell for cell in done.cells if cell.cell_type == "code"]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
-    said = {}
+    results = {}
     for cell in code:
         if asked := re.search(r'labkit\.check\("([\d.]+)"', cell.source):
-            said[asked[1]] = cell.outputs[-1].data["text/plain"]
-    assert set(said) <= set(grading.numbers())
+            results[asked[1]] = cell.outputs[-1].data["text/plain"]
+    assert set(results) <= set(grading.numbers())
     # What is measured may find the machine too busy; `test_notebooks` then asks again, here it must not be refused.
-    assert all(text.startswith(("✓", "?")) for text in said.values()), said
-    assert not said or any(text.startswith("✓") for text in said.values())
+    assert all(text.startswith(("✓", "?")) for text in results.values()), results
+    assert not results or any(text.startswith("✓") for text in results.values())

@@ -88,9 +88,9 @@ def test_a_device_is_chosen_by_part_of_a_name():
 
 @pytest.mark.opencl
 def test_a_choice_that_nothing_fits_lists_what_there_is():
-    with pytest.raises(ValueError, match=r"no OpenCL device with name 'Alveo'; there are: 0: .*cpu") as told:
+    with pytest.raises(ValueError, match=r"no OpenCL device with name 'Alveo'; there are: 0: .*cpu") as caught:
         offload.choose("Alveo")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.opencl
@@ -130,8 +130,8 @@ def test_tensorflow_and_opencl_live_in_one_process_in_either_order(home):
         subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for code in codes
     ]
-    said = [one.communicate() for one in both]
-    assert [out for out, _ in said] == ["3.0\nsum 135\n", "sum 135\n3.0\n"], said
+    outputs = [one.communicate() for one in both]
+    assert [out for out, _ in outputs] == ["3.0\nsum 135\n", "sum 135\n3.0\n"], outputs
 
 
 def test_a_driver_that_links_llvm_is_known_by_what_it_links(tmp_path):
@@ -180,9 +180,9 @@ def test_conda_s_drivers_are_found_too_and_pips_pocl_by_a_loader_that_is_not_pip
     code += "drivers.prepare()\n"
     code += "for path in Path(os.environ['OCL_ICD_VENDORS']).iterdir(): print(path.name, path.read_text())"
     done = python(code, PYTHONPATH=str(tmp_path))
-    said = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line)
-    assert said["conda.icd"] == sys.executable, done.stderr
-    assert said["labkit-pocl.icd"].endswith("pyopencl/.libs/libpocl-0.so")
+    libraries = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line)
+    assert libraries["conda.icd"] == sys.executable, done.stderr
+    assert libraries["labkit-pocl.icd"].endswith("pyopencl/.libs/libpocl-0.so")
     (tmp_path / "pyopencl" / ".libs" / "libOpenCL-0.so").write_text("")
     assert "labkit-pocl.icd" not in python(code, PYTHONPATH=str(tmp_path)).stdout, "pip's own loader knows it"
 
@@ -282,8 +282,8 @@ def test_two_processes_may_begin_with_one_empty_folder(home):
 def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a_warning(home, tmp_path):
     (tmp_path / "kernels").write_text("a file, no folder")
     done = python(home + KERNEL + "import os; print(os.environ['POCL_CACHE_DIR'])")
-    said, place = done.stdout.splitlines()
-    assert said == "sum 135"
+    result, place = done.stdout.splitlines()
+    assert result == "sum 135"
     assert "cannot be written to" in done.stderr
     assert not Path(place).exists(), "it goes with the process"
 
@@ -296,8 +296,8 @@ def test_a_machine_where_nothing_can_be_written_works_from_temporary_folders(tmp
     code += "from labkit.offload import try_kernel\nprint(try_kernel('kernel void f() {}', 'f', [], 1))\n"
     code += "import os; print(os.environ['POCL_CACHE_DIR'])"
     done = python(code, XDG_CACHE_HOME=str(tmp_path / "file"))
-    said, tried, place = done.stdout.splitlines()
-    assert (said, tried) == ("sum 135", "f ran: nothing to write to"), done.stderr
+    result, tried, place = done.stdout.splitlines()
+    assert (result, tried) == ("sum 135", "f ran: nothing to write to"), done.stderr
     assert done.stderr.count("cannot be written to") == 1
     assert not Path(place).exists()
 
@@ -341,13 +341,13 @@ tries = {
 read, write = os.pipe()
 if os.fork() == 0:
     signal.alarm(30)
-    said = {}
+    answers = {}
     for name, call in tries.items():
         try:
             call()
         except RuntimeError as error:
-            said[name] = str(error)
-    os.write(write, json.dumps(said).encode())
+            answers[name] = str(error)
+    os.write(write, json.dumps(answers).encode())
     os._exit(0)
 os.close(write)
 print(os.read(read, 100000).decode())
@@ -355,9 +355,9 @@ print(engine.download(x, np.empty(10, np.int32)).sum())
 """
     )
     done = python(code)
-    _, told, total = done.stdout.splitlines()
-    told = json.loads(told)
+    _, refusals, total = done.stdout.splitlines()
+    refusals = json.loads(refusals)
     names = {"decode", "preprocess", "use", "new", "list", "finish", "trace", "kernel"}
-    assert set(told) == names, done.stderr
-    assert all("was forked" in sentence and "spawn" in sentence for sentence in told.values())
+    assert set(refusals) == names, done.stderr
+    assert all("was forked" in sentence and "spawn" in sentence for sentence in refusals.values())
     assert total == "135", "the parent works on"

@@ -70,9 +70,9 @@ def test_an_array_may_change_after_its_upload(engine):
     ],
 )
 def test_bad_words_give_one_sentence(engine, call, sentence):
-    with pytest.raises(ValueError, match=sentence) as told:
+    with pytest.raises(ValueError, match=sentence) as caught:
         call(engine)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 # -- kernels ----------------------------------------------------------------------------------

@@ -92,8 +92,13 @@ def test_a_hole_in_a_file_of_the_host_is_found_unless_what_is_left_is_a_whole_sc
     files = [data[:at] + data[at + 300 :] for at in range(first, len(data) - 310, 41)]
     _, states = decode_among_good(decoder, files)
     assert sum(state.ok for state in states) <= len(files) // 4
-    said = ("host's decoder refuses: ", "before the last scan", "where a marker should begin", "an end-of-image marker")
-    assert all(any(words in s.text for words in said) for s in states if not s.ok)
+    phrases = (
+        "host's decoder refuses: ",
+        "before the last scan",
+        "where a marker should begin",
+        "an end-of-image marker",
+    )
+    assert all(any(words in s.text for words in phrases) for s in states if not s.ok)
     assert not any("{{" in s.text or "tj" in s.text for s in states)
 
 

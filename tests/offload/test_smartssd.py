@@ -184,7 +184,7 @@ def test_the_verdict_is_that_of_both_ends_of_the_band(cpu_ms, symbols, blocks):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "sentence"),
     [
         ({"clock_mhz": 0}, "clock_mhz is 0; allowed: a number from 1 to 10,000"),
         ({"decoders": 1.5}, "decoders is 1.5; allowed: a whole number"),
@@ -196,8 +196,8 @@ def test_the_verdict_is_that_of_both_ends_of_the_band(cpu_ms, symbols, blocks):
         ({"clock_mhz": float("nan")}, "clock_mhz is nan"),
     ],
 )
-def test_an_impossible_card_is_refused_in_a_sentence(wrong, said):
-    with pytest.raises(ValueError, match=said):
+def test_an_impossible_card_is_refused_in_a_sentence(wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
         SmartSSD(**wrong)
     with pytest.raises(ValueError, match="no figure of a SmartSSD 'clok'; allowed: clock_mhz"):
         SmartSSD().changed(clok=3)
@@ -276,8 +276,8 @@ def test_every_picture_carries_the_word_modelled():
     assert f"({low:,.0f} to {high:,.0f})" in str(answer)
     assert "50 %" in card.p2p_picture(119_000.0).text or "49 %" in card.p2p_picture(119_000.0).text
     assert repr(answer) == repr(card.answer(work(), cpu_ms=3.0, cores=2, accelerator=1786))
-    for said in ("limit", "link", "decoders to fill the link", "float32", "the CPU saves"):
-        assert said in str(answer)
+    for label in ("limit", "link", "decoders to fill the link", "float32", "the CPU saves"):
+        assert label in str(answer)
 
 
 def test_the_reader_s_photo_is_no_point_of_the_published_line():

@@ -251,8 +251,8 @@ BESIDE = {
 @pytest.mark.parametrize("name", BESIDE)
 def test_what_is_drawn_beside_the_image_need_not_change_its_pixels(name, reference):
     made = reference.map(lambda x, y: BESIDE[name](x))
-    for told in (None, reference.map(lambda x, y: x)):
-        seen = checks.inspect(made, told)
+    for reference_or_none in (None, reference.map(lambda x, y: x)):
+        seen = checks.inspect(made, reference_or_none)
         assert not seen.faults, seen
         assert seen["random"].status == "not checked"
     assert faults(checks.inspect(made, random=True)) == {"random"}
@@ -326,8 +326,8 @@ def test_soft_labels_lead_to_no_conclusion(reference, data):
         lambda x, y: (x, 0.7 * tf.one_hot(y, 10) + 0.3 * tf.one_hot(tf.random.shuffle([y, 3])[0], 10))
     )
     hard = reference.map(lambda x, y: (x, tf.one_hot(y, 10)))
-    for told in ({"reference": reference}, {"reference": hard}, {"labels": data[1]}):
-        report = checks.inspect(mixed, **told)
+    for options in ({"reference": reference}, {"reference": hard}, {"labels": data[1]}):
+        report = checks.inspect(mixed, **options)
         assert (report["labels"].status, "soft" in report["labels"].text) == ("not checked", True), report
 
 
@@ -369,8 +369,8 @@ def test_what_moves_with_its_image_is_not_called_mislabelled(name, data):
         turn = tf.random.uniform([]) < 0.5
         return tf.where(turn, image[:, ::-1], image), tf.where(turn, mirrored(label), label)
 
-    for told in ({"reference": reference}, {"labels": values}):
-        assert not checks.inspect(reference.map(flip), random=True, **told).faults
+    for options in ({"reference": reference}, {"labels": values}):
+        assert not checks.inspect(reference.map(flip), random=True, **options).faults
     moved = reference.map(lambda x, y: (augment(x), mirrored(y)))
     assert checks.inspect(moved, reference)["labels"].status == "not checked"
     unit = reference.map(lambda x, y: (x, tf.cast(y, tf.float32) / 7 + 1))
@@ -659,8 +659,8 @@ def test_sorted_elements_may_be_for_evaluation_where_nothing_is_random():
     ordered = tf.data.Dataset.from_tensor_slices(np.repeat(np.arange(10), 12))
     seen = checks.inspect(ordered, label=0, random=False, deterministic=True)["mixed"]
     assert (seen.status, "evaluation" in seen.text) == ("not checked", True)
-    for told in ({}, {"random": False}, {"deterministic": True}):
-        assert checks.inspect(ordered, label=0, **told)["mixed"].status == "fault"
+    for options in ({}, {"random": False}, {"deterministic": True}):
+        assert checks.inspect(ordered, label=0, **options)["mixed"].status == "fault"
 
 
 def test_an_empty_dataset_is_a_fault(reference):
@@ -751,18 +751,18 @@ def test_the_label_is_the_second_part_of_a_pair(element, label):
         assert fingerprints.layout(made, None, None, None, None, "dataset").label == label
 
 
-@pytest.mark.parametrize("told", [{}, {"image": 0}])
-def test_images_whose_shape_a_python_function_hides_are_read_from_the_first_element(data, told):
+@pytest.mark.parametrize("options", [{}, {"image": 0}])
+def test_images_whose_shape_a_python_function_hides_are_read_from_the_first_element(data, options):
     images, labels = data
     hidden = tf.data.Dataset.range(COUNT).map(
         lambda i: (tf.py_function(lambda j: images[int(j)], [i], tf.uint8), tf.gather(labels, i))
     )
     reference = tf.data.Dataset.from_tensor_slices(data)
     for made in (hidden, hidden.batch(32)):
-        report = checks.inspect(made, reference, **told)
+        report = checks.inspect(made, reference, **options)
         assert report.ok, report
         assert report["blank"].status == report["labels"].status == "passed", report
-    assert faults(checks.inspect(hidden.take(0), **told)) == {"count"}
+    assert faults(checks.inspect(hidden.take(0), **options)) == {"count"}
 
 
 def test_clips_and_rows_of_tokens_beside_a_single_label_are_no_batches():

@@ -33,9 +33,9 @@ def test_the_order_of_a_split_is_not_drawn_anew():
     train = files.skip(8).map(lambda i: 3 * i).batch(4)
     assert calls.read(train).above
     assert delivered(calls.read(train).build()) == delivered(train)
-    for change, said in changes(train):
+    for change, verdict in changes(train):
         assert delivered(change.written.build().unbatch().batch(4)) == delivered(train)
-        assert said == equality.SAME
+        assert verdict == equality.SAME
 
 
 def test_a_seed_that_would_now_give_another_order_is_not_used_again(global_seed):
@@ -52,8 +52,8 @@ def test_a_map_that_needs_single_elements_is_found_behind_many_that_do_not_care(
     rows = tf.concat([tf.zeros([1024, 8]), 10 * tf.ones([512, 8])], 0)
     scaled = tf.data.Dataset.from_tensor_slices(rows).map(lambda row: tf.clip_by_norm(row, 1.0))
     scaled = scaled.shuffle(1536) if shuffled else scaled
-    ((_, said),) = changes(scaled.batch(128, drop_remainder=True), "batch before the map")
-    assert "does not give for a batch" in said
+    ((_, verdict),) = changes(scaled.batch(128, drop_remainder=True), "batch before the map")
+    assert "does not give for a batch" in verdict
 
 
 def test_all_batches_must_be_close_to_be_the_same_up_to_rounding():
@@ -61,9 +61,9 @@ def test_all_batches_must_be_close_to_be_the_same_up_to_rounding():
     reference = equality.Reference(calls.read(tf.data.Dataset.from_tensor_slices(rows).batch(8)))
     for factor, rounded in ((1 + 1e-6, True), (2, False)):
         other = tf.data.Dataset.from_tensor_slices((factor * rows).astype("float32")).batch(8)
-        said = reference.compared(rewrite.Change("another factor", calls.read(other)))
-        assert (said == equality.ROUNDED) == rounded
-        assert (said in equality.FINE) == rounded
+        verdict = reference.compared(rewrite.Change("another factor", calls.read(other)))
+        assert (verdict == equality.ROUNDED) == rounded
+        assert (verdict in equality.FINE) == rounded
 
 
 def test_a_shuffle_without_a_seed_hides_no_other_elements():
@@ -72,7 +72,7 @@ def test_a_shuffle_without_a_seed_hides_no_other_elements():
     reference = equality.Reference(calls.read(dataset))
     other = calls.read(rows.map(lambda i: i + 1000).shuffle(50).batch(8, drop_remainder=True))
     assert reference.compared(rewrite.Change("other values", other)) not in equality.FINE
-    assert {said for _, said in changes(dataset)} == {equality.SHUFFLED}
+    assert {verdict for _, verdict in changes(dataset)} == {equality.SHUFFLED}
 
 
 def test_values_that_are_drawn_are_at_least_as_many():
@@ -93,13 +93,13 @@ def test_components_need_not_have_a_row_for_each_element():
     ):
         found = changes(pairs.map(ending))
         assert found
-        assert {said for _, said in found} == {equality.SAME}
+        assert {verdict for _, verdict in found} == {equality.SAME}
         ((other, _),) = changes(pairs.map(lambda x, y: (x + 1, y)).map(ending), "prefetch")
-        said = equality.Reference(calls.read(pairs.map(ending))).compared(other)
-        assert said == "other elements than the pipeline delivers"
+        verdict = equality.Reference(calls.read(pairs.map(ending))).compared(other)
+        assert verdict == "other elements than the pipeline delivers"
     none = equality.Reference(calls.read(pairs.map(lambda x, y: (x, None))))
-    said = none.compared(rewrite.Change("a label", calls.read(pairs)))
-    assert said == "other elements: float32(None, 4), int32(None,) in place of float32(None, 4), None"
+    verdict = none.compared(rewrite.Change("a label", calls.read(pairs)))
+    assert verdict == "other elements: float32(None, 4), int32(None,) in place of float32(None, 4), None"
 
 
 def test_what_a_function_draws_for_rare_elements_is_not_frozen_by_a_cache():
@@ -107,8 +107,8 @@ def test_what_a_function_draws_for_rare_elements_is_not_frozen_by_a_cache():
         return i + np.random.default_rng().integers(1000) if i == 99 else i
 
     rows = tf.data.Dataset.range(100).map(lambda i: tf.ensure_shape(tf.numpy_function(drawn, [i], tf.int64), []))
-    ((_, said),) = changes(rows.batch(4), "cache")
-    assert "differs from epoch to epoch" in said
+    ((_, verdict),) = changes(rows.batch(4), "cache")
+    assert "differs from epoch to epoch" in verdict
 
 
 def test_no_cache_for_what_a_variable_decides_or_a_filter_draws():

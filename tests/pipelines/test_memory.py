@@ -190,9 +190,9 @@ def test_the_limit_of_a_v1_container_counts(tmp_path):
 def test_no_container_no_limit(tmp_path):
     assert memory.container(tmp_path / "missing", tmp_path) is None
     assert group(tmp_path, "0::/\n", {}) is None
-    free, whose = memory.available()
+    free, source = memory.available()
     assert free > 0
-    assert whose in ("of this machine", "limit of the container")
+    assert source in ("of this machine", "limit of the container")
 
 
 @pytest.mark.parametrize(

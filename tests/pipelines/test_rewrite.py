@@ -73,11 +73,11 @@ def test_what_is_read_is_built_again_and_every_change_delivers_what_it_says(tf, 
     assert written.code().count("\n") == len(written.calls) + 2
     reference = equality.Reference(written)
     for change in rewrite.changes(written, waits=True):
-        said = reference.compared(change)
-        fits = said in equality.FINE if not change.same_order else said == equality.SAME
+        verdict = reference.compared(change)
+        fits = verdict in equality.FINE if not change.same_order else verdict == equality.SAME
         # Where the order of elements decides which of them a short last batch leaves out, another order is refused.
         drops = "drop_remainder=True" in written.code()
-        assert fits or (not change.same_order and drops), (change.name, said, written)
+        assert fits or (not change.same_order and drops), (change.name, verdict, written)
         again = [str(call) for call in change.written.calls]
         assert again != [str(call) for call in written.calls], "never what the pipeline has already"
 
@@ -249,7 +249,7 @@ def test_batches_that_are_taken_apart_are_put_together_at_once(tf, drop):
 def test_a_cache_is_offered_only_where_there_is_room(tf):
     written = calls.read(tf.data.Dataset.range(12).map(lambda i: 3 * i).batch(4))
     assert any(change.stored for change in rewrite.changes(written))
-    assert not any(change.stored for change in rewrite.changes(written, room=lambda _: False))
+    assert not any(change.stored for change in rewrite.changes(written, fits=lambda _: False))
 
 
 def test_what_cannot_be_built_is_shown(tf):
@@ -350,8 +350,8 @@ def test_no_other_order_before_a_call_that_goes_by_the_place_of_an_element(tf, t
 def test_other_types_and_shapes_are_named(tf):
     written = calls.read(tf.data.Dataset.range(8).batch(2))
     other = calls.read(tf.data.Dataset.range(8).map(lambda i: tf.cast(i, tf.float32)).batch(2))
-    said = equality.Reference(written).compared(rewrite.Change("another type", other))
-    assert said == "other elements: float32(None,) in place of int64(None,)"
+    verdict = equality.Reference(written).compared(rewrite.Change("another type", other))
+    assert verdict == "other elements: float32(None,) in place of int64(None,)"
 
 
 def test_no_dataset_is_refused():

@@ -167,7 +167,7 @@ def test_a_wrong_scale_is_found(name, style, source):
 
 def test_floats_of_bytes_are_named_where_nobody_says_what_is_right(source):
     report = checks.inspect(source("arrays").map(lambda x, y: (tf.cast(x, tf.float32), y)))
-    assert "nobody divided" in report["range"].text
+    assert "not divided by 255" in report["range"].text
 
 
 @pytest.mark.sample(1)

@@ -69,14 +69,14 @@ def test_a_dataset_that_a_function_captures_is_named():
     assert structure.nodes(one.map(lambda x: x))[0].captured == []
 
 
-@pytest.mark.parametrize("said", [None, True, False])
+@pytest.mark.parametrize("own", [None, True, False])
 @pytest.mark.parametrize("otherwise", [True, False])
-def test_order_is_what_the_step_says_and_else_what_the_options_say(said, otherwise):
+def test_order_is_what_the_step_says_and_else_what_the_options_say(own, otherwise):
     choice = tf.data.Options()
     choice.deterministic = otherwise
-    made = tf.data.Dataset.range(4).map(lambda x: x, num_parallel_calls=2, deterministic=said)
-    assert structure.nodes(made)[0].ordered(otherwise) is (otherwise if said is None else said)
-    assert structure.chain(made.with_options(choice)).any_order is not (otherwise if said is None else said)
+    made = tf.data.Dataset.range(4).map(lambda x: x, num_parallel_calls=2, deterministic=own)
+    assert structure.nodes(made)[0].ordered(otherwise) is (otherwise if own is None else own)
+    assert structure.chain(made.with_options(choice)).any_order is not (otherwise if own is None else own)
 
 
 def test_a_constant_is_read_and_nothing_else():

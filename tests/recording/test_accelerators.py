@@ -52,11 +52,11 @@ def test_the_step_of_the_v100_has_the_shape_of_its_published_table():
 
 
 def test_a_preset_says_its_precision_and_what_is_assumed():
-    said = {name: accelerators.modelled(name).describe() for name in accelerators.PRESETS}
-    assert "precision not stated; 25 ms + 2.66 ms per image" in said["V100"]
-    assert "mixed precision" in said["V100 mixed"]
+    texts = {name: accelerators.modelled(name).describe() for name in accelerators.PRESETS}
+    assert "precision not stated; 25 ms + 2.66 ms per image" in texts["V100"]
+    assert "mixed precision" in texts["V100 mixed"]
     for name, preset in accelerators.PRESETS.items():
-        assert ("assumed at any batch size" in said[name]) == (preset.fixed_ms == 0)
+        assert ("assumed at any batch size" in texts[name]) == (preset.fixed_ms == 0)
 
 
 @given(st.integers(1, 4096))

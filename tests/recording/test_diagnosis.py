@@ -1,4 +1,4 @@
-"""The autotune lens says what TensorFlow really runs with: checked against TensorFlow, and on planted bottlenecks."""
+"""The report of `autotune` says what TensorFlow really runs with, checked against TensorFlow and on planted limits."""
 
 from __future__ import annotations
 
@@ -194,18 +194,18 @@ def test_a_line_ends_where_a_node_has_threads_of_its_own():
     ids=["slow source", "slow parallel map", "slow batch map", "one call at a time"],
 )
 def test_a_planted_bottleneck_is_the_one_that_limits(build, slow):
-    lens = diagnosis.autotune(written(build(numbers())), INSTANT, steps=12)
-    assert slow in lens.limit.labels, str(lens)
-    assert f"slowest chain of nodes is {lens.limit}" in str(lens)
+    report = diagnosis.autotune(written(build(numbers())), INSTANT, steps=12)
+    assert slow in report.limit.labels, str(report)
+    assert f"slowest chain of nodes is {report.limit}" in str(report)
 
 
 def test_no_node_limits_where_the_consumer_hardly_waits():
-    lens = diagnosis.autotune(numbers().batch(4).prefetch(2), INSTANT, steps=3)
-    rested = dataclasses.replace(lens, wait_ms=(0.2, 0.3, 90.0), train_ms=(20.0, 20.0, 20.0))
+    report = diagnosis.autotune(numbers().batch(4).prefetch(2), INSTANT, steps=3)
+    rested = dataclasses.replace(report, wait_ms=(0.2, 0.3, 90.0), train_ms=(20.0, 20.0, 20.0))
     assert rested.wait_share == pytest.approx(0.3 / 20.3), "one slow batch is no bottleneck"
     assert rested.limit is None
     assert "No node limits: the consumer waited only 0.300 ms, 1 % of a typical step." in str(rested)
-    starved = dataclasses.replace(lens, wait_ms=(5.0, 5.0, 5.0), train_ms=(20.0, 20.0, 20.0))
+    starved = dataclasses.replace(report, wait_ms=(5.0, 5.0, 5.0), train_ms=(20.0, 20.0, 20.0))
     assert starved.limit == starved.lines[0]
 
 
@@ -220,23 +220,23 @@ def test_parallel_calls_divide_the_time_of_their_line():
     assert wide.limit.ms_per_step < 0.8 * lone.limit.ms_per_step
 
 
-# -- the lens over a job -----------------------------------------------------------
+# -- the report on a job -----------------------------------------------------------
 
 
 @pytest.mark.parametrize(("steps", "every", "taken"), [(6, 1, (1, 2, 3, 4, 5, 6)), (7, 3, (3, 6, 7)), (2, 9, (2,))])
 def test_readings_are_taken_after_the_steps_that_were_asked_for_and_after_the_last(steps, every, taken):
-    lens = diagnosis.autotune(numbers().batch(4).prefetch(AUTOTUNE), INSTANT, steps=steps, every=every)
-    assert lens.steps == taken
-    assert len(lens.readings) == len(lens.seconds) == len(taken)
-    assert len(lens.wait_ms) == len(lens.train_ms) == steps
-    assert all(len(values) == len(taken) for values in lens.history.values())
-    assert {name: values[-1] for name, values in lens.history.items()} == lens.chosen
+    report = diagnosis.autotune(numbers().batch(4).prefetch(AUTOTUNE), INSTANT, steps=steps, every=every)
+    assert report.steps == taken
+    assert len(report.readings) == len(report.seconds) == len(taken)
+    assert len(report.wait_ms) == len(report.train_ms) == steps
+    assert all(len(values) == len(taken) for values in report.history.values())
+    assert {name: values[-1] for name, values in report.history.items()} == report.chosen
 
 
 def test_a_finite_dataset_is_read_to_its_end():
-    lens = diagnosis.autotune(numbers(40).batch(4), INSTANT, steps=None)
-    assert lens.steps[-1] == 9
-    assert lens.nodes[0].elements == 10
+    report = diagnosis.autotune(numbers(40).batch(4), INSTANT, steps=None)
+    assert report.steps[-1] == 9
+    assert report.nodes[0].elements == 10
 
 
 def test_an_accelerator_is_prepared_once_and_trains_on_every_batch():
@@ -253,19 +253,19 @@ def test_an_accelerator_is_prepared_once_and_trains_on_every_batch():
             return "counts"
 
     accelerator = Counting()
-    lens = diagnosis.autotune(numbers(8).batch(2), accelerator, steps=None)
+    report = diagnosis.autotune(numbers(8).batch(2), accelerator, steps=None)
     assert accelerator.seen == ["prepared", [0, 1], [2, 3], [4, 5], [6, 7]]
-    assert len(lens.wait_ms) == 3
-    assert "counts" in str(lens)
+    assert len(report.wait_ms) == 3
+    assert "counts" in str(report)
 
 
 def test_table_and_notebook_table_hold_the_same_rows():
-    lens = diagnosis.autotune(numbers().map(double, num_parallel_calls=AUTOTUNE).batch(4), INSTANT, steps=3)
-    text, html = str(lens), lens._repr_html_()
-    for node in lens.nodes:
+    report = diagnosis.autotune(numbers().map(double, num_parallel_calls=AUTOTUNE).batch(4), INSTANT, steps=3)
+    text, html = str(report), report._repr_html_()
+    for node in report.nodes:
         assert node.label in text
         assert node.label in html
-    assert html.count("<tr>") == len(lens.nodes) + 1
+    assert html.count("<tr>") == len(report.nodes) + 1
     assert "own ms/element" in text
     assert "parallelism" in text.splitlines()[0]
     assert "buffer" not in text.splitlines()[0], "a column that holds nothing is left out"
@@ -273,12 +273,12 @@ def test_table_and_notebook_table_hold_the_same_rows():
 
 def test_the_picture_shows_every_tuned_number_and_its_last_value():
     dataset = numbers().map(double, num_parallel_calls=AUTOTUNE).batch(4).prefetch(AUTOTUNE)
-    lens = diagnosis.autotune(dataset, INSTANT, steps=5)
-    picture = autotune_chart.draw(lens)
+    report = diagnosis.autotune(dataset, INSTANT, steps=5)
+    picture = autotune_chart.draw(report)
     figure = picture.figure("dark")
-    assert len(figure.axes) == len(lens.chosen) + 1
+    assert len(figure.axes) == len(report.chosen) + 1
     words = [text.get_text() for text in figure.texts]
-    for name, value in lens.chosen.items():
+    for name, value in report.chosen.items():
         assert set(name.split(".", 1)) <= set(words)
         assert f"{value:.0f}" in words
         assert name in picture.text
@@ -290,7 +290,7 @@ def test_the_picture_refuses_what_it_cannot_show():
     fixed = diagnosis.autotune(written(numbers().batch(4)), INSTANT, steps=2)
     with pytest.raises(ValueError, match="nothing in this pipeline is tuned"):
         autotune_chart.draw(fixed)
-    with pytest.raises(TypeError, match="lens is of type int"):
+    with pytest.raises(TypeError, match="report is of type int"):
         autotune_chart.draw(3)
 
 

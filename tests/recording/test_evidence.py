@@ -25,7 +25,7 @@ def tf():
     return tf
 
 
-def said(make, fits, contrary):
+def recorded(make, fits, contrary):
     """Record until the advice fits; it must never be the contrary. Return the last timeline."""
     for _ in again(TRIES):
         timeline = Timeline(recorder.record(make(), accelerators.modelled(step_ms=2), steps=12, progress=False))
@@ -61,7 +61,7 @@ def waits(stalls):
 
 def test_a_function_that_sleeps_waits_and_one_call_at_a_time_is_the_reason(tf):
     fits = "map(num_parallel_calls=16) for the Python function"
-    timeline = said(lambda: python(tf, asleep, None), lambda s: fits in s.advice, lambda s: False)
+    timeline = recorded(lambda: python(tf, asleep, None), lambda s: fits in s.advice, lambda s: False)
     assert timeline.efforts["EagerPyFunc"].computes is False
 
 
@@ -72,7 +72,7 @@ def test_a_lock_of_its_own_keeps_calls_waiting_for_each_other(tf):
         with lock:
             return asleep(i)
 
-    said(
+    recorded(
         lambda: python(tf, locked, 8),
         lambda s: "for one lock, take it away" in s.advice,
         lambda s: "num_parallel_calls=16" in s.advice,
@@ -81,7 +81,7 @@ def test_a_lock_of_its_own_keeps_calls_waiting_for_each_other(tf):
 
 def test_a_function_that_computes_is_not_said_to_wait(tf):
     for calls in (None, 4):
-        said(lambda calls=calls: python(tf, busy, calls), lambda s: "TensorFlow ops in place" in s.advice, waits)
+        recorded(lambda calls=calls: python(tf, busy, calls), lambda s: "TensorFlow ops in place" in s.advice, waits)
 
 
 def test_packed_records_are_work_for_the_processor(tf, tmp_path):
@@ -94,7 +94,7 @@ def test_packed_records_are_work_for_the_processor(tf, tmp_path):
         records = tf.data.TFRecordDataset(str(tmp_path / "packed"), "GZIP").repeat()
         return records.map(lambda r: tf.io.decode_raw(r, tf.uint8)[:1000]).batch(16)
 
-    timeline = said(packed, lambda s: s.cause == "prep" and s.blame == "TFRecord", lambda s: False)
+    timeline = recorded(packed, lambda s: s.cause == "prep" and s.blame == "TFRecord", lambda s: False)
     assert "(GZIP, ZLIB)" in timeline.stalls.advice
     assert "parallel reads" not in timeline.stalls.advice
 
@@ -105,14 +105,14 @@ def test_what_is_thrown_away_behind_the_work_is_seen_and_counted(tf, album, call
         return tf.image.resize(tf.io.decode_jpeg(tf.io.read_file(path), channels=3), [64, 64])
 
     files = album.files().repeat()
-    sharded = said(
+    sharded = recorded(
         lambda: files.map(photo, num_parallel_calls=calls).shard(4, 0).batch(8).prefetch(1),
         lambda s: "shard before the map" in s.advice,
         lambda s: "AUTOTUNE" in s.advice,
     )
     made = float(sharded.stalls.advice.split(": ")[1].split(" ")[0])
     assert made == pytest.approx(4, rel=0.25)
-    filtered = said(
+    filtered = recorded(
         lambda: (
             files.enumerate()
             .map(lambda i, f: (i, photo(*f)), num_parallel_calls=calls)
@@ -131,7 +131,7 @@ def test_padding_is_named_and_its_advice_can_be_followed(tf):
         rows = tf.data.Dataset.range(10**6).map(lambda i: tf.ones([tf.where(i % 16 == 0, 2_000_000, 2_000)]))
         return rows.padded_batch(16).prefetch(1)
 
-    timeline = said(uneven, lambda s: s.blame == "PaddedBatchV2", lambda s: "num_parallel_calls" in s.advice)
+    timeline = recorded(uneven, lambda s: s.blame == "PaddedBatchV2", lambda s: "num_parallel_calls" in s.advice)
     assert "padded" in timeline.stalls.advice
     assert timeline.run.work.padded == pytest.approx(15 / 16, abs=0.01)
     assert "93.7 % of the values of the first batch only fill up" in timeline.stalls.advice
@@ -147,7 +147,7 @@ def test_many_small_calls_are_told_to_come_after_the_batch(tf, calls):
     def one_by_one():
         return rows.map(change, num_parallel_calls=calls).batch(512).prefetch(1)
 
-    said(one_by_one, lambda s: "batch before the map" in s.advice, lambda s: "AUTOTUNE): " in s.advice)
+    recorded(one_by_one, lambda s: "batch before the map" in s.advice, lambda s: "AUTOTUNE): " in s.advice)
     whole = rows.batch(512).map(change, num_parallel_calls=calls).prefetch(1)
     timeline = Timeline(recorder.record(whole, accelerators.modelled(step_ms=2), steps=12, progress=False))
     assert "batch before" not in timeline.stalls.advice

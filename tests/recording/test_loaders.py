@@ -430,12 +430,12 @@ def stages(tmp_path, monkeypatch):
     (tmp_path / "own_stages.py").write_text(STAGES)
     monkeypatch.syspath_prepend(tmp_path)
     before = known.own()
-    known.tell([])
+    known.replace_own([])
     import own_stages
 
     yield own_stages
     sys.modules.pop("own_stages")
-    known.tell(before)
+    known.replace_own(before)
 
 
 def test_the_steps_of_generators_and_coroutines_are_seen_and_they_stay_what_they_are(stages):
@@ -467,17 +467,17 @@ def test_the_steps_of_generators_and_coroutines_are_seen_and_they_stay_what_they
 
 
 def test_what_a_generator_is_told_arrives_and_it_ends_where_it_is_closed(stages):
-    heard = []
+    events = []
 
     def echo():
         try:
             while True:
                 try:
-                    heard.append((yield))
+                    events.append((yield))
                 except KeyError as error:
-                    heard.append(type(error))
+                    events.append(type(error))
         finally:
-            heard.append("closed")
+            events.append("closed")
 
     stages.echo = echo
     labkit.known("own_stages.echo")
@@ -491,7 +491,7 @@ def test_what_a_generator_is_told_arrives_and_it_ends_where_it_is_closed(stages)
         yield from [np.zeros((4, 8))] * 9
 
     labkit.record(batches(), STEP, steps=3)
-    assert heard == [3, KeyError, "closed"]
+    assert events == [3, KeyError, "closed"]
 
 
 @pytest.mark.parametrize(
@@ -1087,7 +1087,7 @@ def test_the_epochs_of_a_dataset_of_keras_begin_and_end_as_in_fit(workers):
     import keras
 
     class Photos(keras.utils.PyDataset):
-        epoch, told = 0, ()
+        epoch, calls = 0, ()
 
         def __len__(self):
             return 3
@@ -1096,16 +1096,16 @@ def test_the_epochs_of_a_dataset_of_keras_begin_and_end_as_in_fit(workers):
             return np.full((4, 8, 8, 3), number, np.uint8), np.full(4, self.epoch)
 
         def on_epoch_begin(self):
-            self.told += ("begin",)
+            self.calls += ("begin",)
 
         def on_epoch_end(self):
-            self.told += ("end",)
+            self.calls += ("end",)
             self.epoch += 1
 
     photos, before = Photos(workers=workers), state()
     trace = labkit.record(photos, STEP, steps=7, warmup=1)
     assert state() == before
-    assert photos.told == ("begin", "end", "begin", "end", "begin"), "the last epoch was not read to its end"
+    assert photos.calls == ("begin", "end", "begin", "end", "begin"), "the last epoch was not read to its end"
     assert sum(trace.run.work.labels.histogram.values()) == 28
     assert len(trace.run.work.labels.histogram) == 3, "each epoch has the labels of its own"
 

@@ -259,11 +259,11 @@ def test_a_row_adds_up_with_its_neighbours():
     late = Trace.from_spans(spans, kinds={"consumer": "consumer"}, batch_size=32, window_ns=(T0, t))
     head, _, row, *_ = str(Measures.from_traces({"a": [late]})).splitlines()
     head, row = (re.split(r"\s{2,}", line.strip()) for line in (head, row))
-    told = dict(zip(head, row, strict=False))
-    step, wait, longest = (float(told[name]) for name in ("step ms", "wait ms", "longest wait ms"))
-    assert float(told["images/s"]) == pytest.approx(32_000 / step, rel=0.01)
+    cells = dict(zip(head, row, strict=False))
+    step, wait, longest = (float(cells[name]) for name in ("step ms", "wait ms", "longest wait ms"))
+    assert float(cells["images/s"]) == pytest.approx(32_000 / step, rel=0.01)
     assert wait + 30 == pytest.approx(step, abs=0.1)
-    assert float(told["busy %"]) == pytest.approx(100 * 30 / step, abs=0.6)
+    assert float(cells["busy %"]) == pytest.approx(100 * 30 / step, abs=0.6)
     assert longest == 200
 
 

@@ -114,8 +114,8 @@ def test_the_losses_are_the_same_and_each_step_has_its_wait(tf, keras, settings)
     assert (trace.run.images, trace.run.batch_size) == (9 * BATCH, BATCH)
     assert waits.duration_ns.sum() > trains.duration_ns.sum(), "each batch takes 20 ms, a step hardly two"
     assert labkit.Timeline(trace).stalls.cause == "prep"
-    told = "XLA has compiled into one" in str(labkit.operations(trace))
-    assert told == bool(settings.get("jit_compile")), "what xprof does not list is said"
+    noted = "XLA has compiled into one" in str(labkit.operations(trace))
+    assert noted == bool(settings.get("jit_compile")), "what xprof does not list is said"
     assert "train" not in vars(model.train_function).get("__name__", ""), "the function of Keras is back"
 
 

@@ -24,7 +24,7 @@ from labkit.service import cluster as cluster_module
 from labkit.service import elements as elements_module
 from labkit.service import refusal, wire
 from labkit.service.elements import ClusterError
-from labkit.service.nursery import Nursery
+from labkit.service.fork_server import ForkServer
 
 STEP = labkit.accelerators.modelled(step_ms=5)
 
@@ -183,20 +183,20 @@ def test_a_killed_dispatcher_goes_on_from_its_journal(c):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("who", ["worker 1", "dispatcher"])
-def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
+@pytest.mark.parametrize("name", ["worker 1", "dispatcher"])
+def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, name):
     import tensorflow as tf
 
     c.restart = False
-    server = next(server for server in c.servers if server.name == who)
+    server = next(server for server in c.servers if server.name == name)
     dataset = numbers(600, 4).apply(c.distribute("data"))
     elements = c.elements(dataset, silence_s=1.0)
-    died = rf"{who} \({server.address}\) died at \d\d:\d\d:\d\d, killed by signal 9, and does not come back"
+    died = rf"{name} \({server.address}\) died at \d\d:\d\d:\d\d, killed by signal 9, and does not come back"
     with pytest.raises(ClusterError, match=died):
         counted(elements, server.kill, at=60)
-    with pytest.raises(ClusterError, match=rf"{who} \(.*\) is dead already"):
+    with pytest.raises(ClusterError, match=rf"{name} \(.*\) is dead already"):
         server.kill()
-    if who == "dispatcher":
+    if name == "dispatcher":
         for _ in range(2):  # who reads without a watch gets an error, too
             with pytest.raises(tf.errors.OpError):
                 list(dataset)
@@ -214,14 +214,14 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, who):
 
 @pytest.mark.long
 @pytest.mark.sample(1)
-@pytest.mark.parametrize("who", ["worker 1", "dispatcher", "at the start"])
-def test_who_is_stopped_is_named(c, who, monkeypatch):
+@pytest.mark.parametrize("name", ["worker 1", "dispatcher", "at the start"])
+def test_who_is_stopped_is_named(c, name, monkeypatch):
     monkeypatch.setattr(elements_module, "ANSWER_S", 3.0)
     monkeypatch.setattr(cluster_module, "SILENT_S", 1.0)
-    server = c.workers[1] if who == "worker 1" else c.dispatcher
+    server = c.workers[1] if name == "worker 1" else c.dispatcher
     dataset = numbers(400, 4).apply(c.distribute("dynamic"))
     elements = c.elements(dataset, silence_s=0.3)
-    if who != "at the start":
+    if name != "at the start":
         next(elements)
     os.kill(server.pid, signal.SIGSTOP)
     other = numbers(7)
@@ -252,8 +252,8 @@ def test_where_nobody_can_be_started_anew_no_wait_is_without_end():
         dataset = numbers(100_000, 1).apply(cluster.distribute())
         elements = cluster.elements(dataset, silence_s=0.5)
         next(elements)
-        nurseries = [one for one in psutil.Process().children() if "labkit.service.nursery" in one.cmdline()]
-        max(nurseries, key=psutil.Process.create_time).kill()
+        fork_servers = [one for one in psutil.Process().children() if "labkit.service.fork_server" in one.cmdline()]
+        max(fork_servers, key=psutil.Process.create_time).kill()
         with pytest.raises(ClusterError, match=r"dispatcher \(.*\) died at .*, and does not come back"):
             collections.deque(elements, 0)
         with pytest.raises(tf.errors.OpError):
@@ -456,7 +456,7 @@ def test_an_address_of_ipv6_in_brackets_is_one():
 def test_a_port_that_is_taken_is_named():
     with socket.create_server(("localhost", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(ClusterError, match=f"port is {port}, and somebody listens there already"):
+        with pytest.raises(ClusterError, match=f"port is {port}, and a program listens there already"):
             labkit.cluster(port=port)
 
 
@@ -478,20 +478,20 @@ def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):
 
 @pytest.mark.long
 def test_a_worker_that_cannot_be_added_leaves_no_share_behind(monkeypatch):
-    fork, born = Nursery.fork, []
+    fork, forked = ForkServer.fork, []
 
-    def no_worker(nursery, role, settings):
+    def no_worker(fork_server, role, settings):
         if role == "worker":
             raise OSError(11, "Resource temporarily unavailable")
-        born.append(settings["worker_addresses"])
-        return fork(nursery, role, settings)
+        forked.append(settings["worker_addresses"])
+        return fork(fork_server, role, settings)
 
     with labkit.cluster(workers=1) as cluster:
-        monkeypatch.setattr(Nursery, "fork", no_worker)
+        monkeypatch.setattr(ForkServer, "fork", no_worker)
         with pytest.raises(ClusterError, match=r"worker 1 cannot start at .*: Resource temporarily unavailable"):
             cluster.add()
         monkeypatch.undo()
-        assert born[-1] == [cluster.workers[0].address]
+        assert forked[-1] == [cluster.workers[0].address]
         once = dict.fromkeys(range(40), 1)
         assert counted(cluster.elements(numbers(40).apply(cluster.distribute("data")))) == once
         cluster.add()
@@ -542,8 +542,8 @@ def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
 EARLY = """
 import os, signal
 import labkit
-from labkit.service import nursery
-nursery.processes.module = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+from labkit.service import fork_server
+fork_server.processes.module = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 labkit.cluster()
 """
 
@@ -569,8 +569,8 @@ for begin in (labkit.cluster, lambda: labkit.processes(2).run(print)):
 
 def test_where_there_is_no_more_memory_the_sentence_says_so(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    told = subprocess.run([sys.executable, "-c", SHORT], env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    first, second = told.stdout.splitlines()
+    done = subprocess.run([sys.executable, "-c", SHORT], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    first, second = done.stdout.splitlines()
     reason = r".*(memory|failed to map|[Cc]annot allocate|unavailable)"
     assert re.match(rf"dispatcher cannot start at localhost:\d+: .*it said: {reason}", first), first
     assert re.match(rf"a process cannot start: .*it said: {reason}", second), second

@@ -95,9 +95,9 @@ def test_the_unit_and_the_manifest_name_the_same_programs_and_ports():
 
 def test_the_variable_of_a_training_is_what_labkit_sets():
     (text,) = blocks("sh", "TF_CONFIG")
-    told = json.loads(re.search(r"TF_CONFIG='(.*)'", text)[1])
-    assert told["task"] == {"type": "worker", "index": 1}
-    assert len(told["cluster"]["worker"]) == 2
+    config = json.loads(re.search(r"TF_CONFIG='(.*)'", text)[1])
+    assert config["task"] == {"type": "worker", "index": 1}
+    assert len(config["cluster"]["worker"]) == 2
 
 
 def test_the_version_in_the_container_is_one_that_the_lab_supports():

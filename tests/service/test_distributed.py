@@ -174,8 +174,8 @@ def test_both_processes_are_on_one_clock_and_the_all_reduce_waits_for_the_late_o
     traces = [result["trace"] for result in run.results]
     merged = run.trace
     assert len(merged) == sum(map(len, traces))
-    whose = {thread.name.partition(" · ")[0] for thread in merged.threads}
-    assert whose == {"process 0", "process 1"}
+    processes = {thread.name.partition(" · ")[0] for thread in merged.threads}
+    assert processes == {"process 0", "process 1"}
     start, end = merged.window_ns
     assert all(start <= first and last <= end for first, last in (trace.window_ns for trace in traces))
     timeline, first, second = (labkit.Timeline(trace) for trace in (merged, *traces))
@@ -279,8 +279,8 @@ def test_what_a_process_printed_is_shown_however_it_ends(several, capsys, ends, 
     with pytest.raises(ClusterError, match=how):
         several.run(speaks, processes=1, ends=ends)
     died = ends is not len  # `len` raises, and says so; warnings of TensorFlow would hide what it says
-    said = ["process 0: printed", "process 0: said by a shell", *["process 0: warned"] * died]
-    assert capsys.readouterr().out.splitlines() == said
+    expected = ["process 0: printed", "process 0: said by a shell", *["process 0: warned"] * died]
+    assert capsys.readouterr().out.splitlines() == expected
 
 
 def test_warnings_of_a_program_that_goes_on_are_not_shown(several, capsys):

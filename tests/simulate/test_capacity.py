@@ -377,10 +377,10 @@ def test_published_points_are_met():
 
 def test_the_errors_beside_published_results_are_printed():
     """MLPerf Storage is met; a scaling that was measured is below one that takes no time for gradients."""
-    told = subprocess.run(
+    printed = subprocess.run(
         [sys.executable, "benchmarks/published.py"], capture_output=True, text=True, check=True, cwd=ROOT
     ).stdout
-    *rows, last = told.splitlines()
+    *rows, last = printed.splitlines()
     assert len([row for row in rows if row.endswith(" %")]) == 5
     found = json.loads(last)
     assert found["storage"] < 0.02

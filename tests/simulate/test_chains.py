@@ -193,5 +193,5 @@ def test_knobs_are_a_shorthand_for_a_chain(batch, calls, depth, read, decode, tr
     mapped = Step("ParallelMap" if calls > 1 else "Map", {"num_parallel_calls": calls}, whole)
     chain = (Step("Range"), mapped, Step("Batch", {"batch_size": batch}), Step("Prefetch", {"buffer_size": depth}))
     world = max_plus.World(lambda step, n: sum(work.cost_ns(n) for work in works(step)) / MS, calls, 1)
-    said = max_plus.steps_of([step for step in chain if depth or step.kind != "Prefetch"], 40 * batch, world, train)
-    assert simulate.run(costs, knobs, steps=8).span_ns == said[7][-1] * MS
+    expected = max_plus.steps_of([step for step in chain if depth or step.kind != "Prefetch"], 40 * batch, world, train)
+    assert simulate.run(costs, knobs, steps=8).span_ns == expected[7][-1] * MS

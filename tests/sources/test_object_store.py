@@ -255,14 +255,14 @@ def test_an_encoding_that_packs_nothing_leaves_the_object_as_it_is(odd, encoding
     assert Reader(f"127.0.0.1:{odd.server_port}", retries=0).read("answer") == b"x"
 
 
-@pytest.mark.parametrize("said", ["7", "1000", "Wed, 21 Oct 2026 07:28:00 GMT"])
-def test_a_busy_server_may_say_when_to_ask_again(odd, said, monkeypatch):
+@pytest.mark.parametrize("answered", ["7", "1000", "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_a_busy_server_may_say_when_to_ask_again(odd, answered, monkeypatch):
     waits = []
     monkeypatch.setattr(object_store.time, "sleep", waits.append)
-    odd.answer = f"503 Busy\r\nRetry-After: {said}\r\nContent-Length: 0\r\n\r\n".encode()
+    odd.answer = f"503 Busy\r\nRetry-After: {answered}\r\nContent-Length: 0\r\n\r\n".encode()
     with pytest.raises(ObjectError, match=r"busy \(503\)"):
         Reader(f"127.0.0.1:{odd.server_port}", timeout_s=20, retries=2, backoff_s=0.25).read("answer")
-    assert waits == {"7": [7, 7], "1000": [20, 20]}.get(said, [0.25, 0.5])
+    assert waits == {"7": [7, 7], "1000": [20, 20]}.get(answered, [0.25, 0.5])
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:80", "127.0.0.1:80/photos"])

@@ -242,10 +242,10 @@ def test_all_bad_files_are_named_at_once_and_may_be_left_out(own):
     loose = spoil(own, "loose photo")
     with pytest.raises(ValueError, match=r"^61 files are not photos; skip_bad=True leaves them out:\n") as caught:
         photos.load(own)
-    told = str(caught.value).splitlines()[1:]
-    assert told[-1] == "  and 11 more"
-    assert str(loose) in told[0]
-    assert told[1:-1] == [
+    listed = str(caught.value).splitlines()[1:]
+    assert listed[-1] == "  and 11 more"
+    assert str(loose) in listed[0]
+    assert listed[1:-1] == [
         f"  {path} is not a JPEG file but a PNG image: convert it or take it away" for path in bad[:49]
     ]
     album = photos.load(own, skip_bad=True)

@@ -23,7 +23,7 @@ def again(times: int) -> Iterator[int]:
         yield number
 
 
-def told(test: str) -> str:
+def summary(test: str) -> str:
     """Return how often a test measured again, as in ``2 of 5``, and forget it; empty if it did not."""
     repeats, most = made.pop(test, 0), allowed.pop(test, 0)
     return f"{repeats} of {most}" if repeats else ""

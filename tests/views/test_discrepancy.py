@@ -76,8 +76,8 @@ def test_the_formula_is_within_a_rounding_of_half_pixel_bilinear(size, monkeypat
 
     monkeypatch.setitem(sys.modules, "cv2", None)
     image = picture()
-    made, who = discrepancy.opencv_linear(image, *size)
-    assert "not installed" in who
+    made, source = discrepancy.opencv_linear(image, *size)
+    assert "not installed" in source
     from labkit.offload.twins import resize_bilinear
 
     assert made.dtype == np.uint8
@@ -90,11 +90,11 @@ def test_the_formula_is_opencvs_where_opencv_is_installed(monkeypatch):
     import sys
 
     image = picture(101, 67)
-    made, who = discrepancy.opencv_linear(image, 40, 81)
+    made, source = discrepancy.opencv_linear(image, 40, 81)
     monkeypatch.setitem(sys.modules, "cv2", None)
     formula, _ = discrepancy.opencv_linear(image, 40, 81)
     assert np.abs(made.astype(int) - formula).max() <= 1
-    assert who.startswith("OpenCV")
+    assert source.startswith("OpenCV")
 
 
 def test_frames_are_drawn_on_a_copy_along_the_edges_of_their_boxes():

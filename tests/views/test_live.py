@@ -102,12 +102,12 @@ def test_a_recording_shows_one_output_that_grows_and_ends_as_the_whole_trace(ker
     sizes = [len(block) for block in blocks]
     assert sizes[0] < sizes[1] <= sizes[2]
 
-    told = kernel.run(
+    output = kernel.run(
         "import hashlib, json\n"
         "from labkit.views.widget import TimelineWidget\n"
         "print(json.dumps([hashlib.sha256(TimelineWidget(trace).block).hexdigest(), str(labkit.Timeline(trace))]))"
     )
-    digest, words = json.loads(printed(told))
+    digest, words = json.loads(printed(output))
     assert hashlib.sha256(blocks[-1]).hexdigest() == digest, "the last content is the returned trace"
     data, metadata = final["content"]["data"], final["content"]["metadata"]
     assert data["image/png"].startswith("iVBOR")
@@ -208,8 +208,8 @@ def test_a_drawing_that_fails_ends_the_view_and_not_the_recording(kernel):
         "assert trace.run.steps == 900"
     )
     assert not of(messages, "error"), of(messages, "error")[0]["content"]["evalue"]
-    said = "".join(m["content"]["text"] for m in of(messages, "stream"))
-    assert "the live view ended, the recording goes on: OSError: no canvas" in said
+    text = "".join(m["content"]["text"] for m in of(messages, "stream"))
+    assert "the live view ended, the recording goes on: OSError: no canvas" in text
     final = of(messages, "update_display_data")[-1]["content"]["data"]
     assert set(final) == {"text/plain"}
     assert final["text/plain"].startswith("Trace(measured")

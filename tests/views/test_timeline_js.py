@@ -418,13 +418,13 @@ def test_the_overview_moves_resizes_and_opens_the_window(show):
 
 def test_it_takes_its_own_keys_only_and_tab_leaves(show):
     page = show(job())
-    page.evaluate("""window.heard = []; document.onkeydown = (e) => heard.push([e.key, e.defaultPrevented]); 0""")
+    page.evaluate("""window.pressed = []; document.onkeydown = (e) => pressed.push([e.key, e.defaultPrevented]); 0""")
     canvas = page.locator(".lt-lanes")
     canvas.focus()
     for key in ("w", "n", "Escape", "b", "d", "x", "Enter", "Control+s", "Alt+ArrowLeft"):
         page.keyboard.press(key)
-    heard = page.evaluate("heard.filter(([k]) => !['Control', 'Alt'].includes(k))")
-    assert heard == [["b", False], ["x", False], ["Enter", False], ["s", False], ["ArrowLeft", False]]
+    pressed = page.evaluate("pressed.filter(([k]) => !['Control', 'Alt'].includes(k))")
+    assert pressed == [["b", False], ["x", False], ["Enter", False], ["s", False], ["ArrowLeft", False]]
     page.locator("#after").focus()
     page.keyboard.press("Shift+Tab")
     canvas.focus()

@@ -230,7 +230,7 @@ class Drill:
         return judge(f"{self.name}, fix", self._check_fix, pipeline, "write a function pipeline(case)")
 
     def _check_fix(self, pipeline: Any) -> None:
-        # Photos that nobody has seen; none is quite white, or dividing by its maximum would be as good as by 255.
+        # New photos. No photo is fully white: else a division by its maximum would give the same as a division by 255.
         case = self._case(seed=self.seed + 1, latency_ms=0, white=235)
         found = _examine(self._fault, call(pipeline, case), case)
         if self._fault.key in found:

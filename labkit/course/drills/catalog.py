@@ -1,7 +1,7 @@
 """The faults of the drills: for each one a healthy pipeline, and the edits that break it.
 
-Students see the broken pipeline as it stands, so no pipeline has a comment or a word that gives its fault away. What
-they read beside it stands in ``diagnoses.json``: the tasks, what a fault is called, and how it shows.
+Students see the broken pipeline as it stands, so no pipeline has a comment or a word that gives its fault away. The
+texts for students are in ``diagnoses.json``: the tasks, the names of the faults, and their signs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What two epochs of a pipeline deliver, the faults that show in it, and whether it is what should come."""
+"""The elements of two epochs of a pipeline, the faults that show in them, and whether they are the expected ones."""
 
 from __future__ import annotations
 

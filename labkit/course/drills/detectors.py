@@ -179,7 +179,7 @@ def _unfinished(node: DatasetNode, case: Any) -> bool:
         return True
     before, repeated = node, False
     for place, after in enumerate(node.downstream):
-        # What stops behind a repeat ends the whole and no epoch, if nothing repeats it.
+        # A node behind a repeat that stops early ends the whole dataset, not an epoch, unless it is repeated, too.
         if _stops(after, _most(before)) and (
             not repeated or any(n.kind == "Repeat" for n in node.downstream[place + 1 :])
         ):

@@ -100,9 +100,9 @@ def build(source: str) -> Callable[[Any], Any]:
 def same(one: Any, other: Any) -> bool:
     """Return whether two functions have the same code, whatever their names, and however it is laid out."""
     first, second = (getattr(function, "__code__", None) for function in (one, other))
-    return first is not None and second is not None and _essence(first) == _essence(second)
+    return first is not None and second is not None and _comparable(first) == _comparable(second)
 
 
-def _essence(code: CodeType) -> tuple[Any, ...]:
-    inside = tuple(_essence(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
+def _comparable(code: CodeType) -> tuple[Any, ...]:
+    inside = tuple(_comparable(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts)
     return code.co_code, code.co_names, code.co_varnames, inside

@@ -48,7 +48,7 @@ def _mixed(function: Any, names: list[str], records: int) -> None:
     want = _in_turn(names, records, 3, 2)
     made = pipeline(function, names, _opener(records))
     got = _texts(elements(made, len(want)))
-    # A directed interleave, of choose_from_datasets, reads in one thread what it is told to.
+    # A directed interleave, of choose_from_datasets, reads its datasets in one thread.
     kinds = [node.kind for node in nodes(made) if "Directed" not in node.kind]
     if sorted(got) != sorted(want):
         if len(got) == len(want):
@@ -95,7 +95,7 @@ def _at_the_same_time(function: Any) -> None:
         return paths.interleave(open_shard, cycle_length=3, block_length=2, **how)
 
     hint = "read the three shards at the same time (num_parallel_calls)"
-    # What stands beside the shards, in Python that no clock can look into, only the measurement at the end sees.
+    # The simulated clock cannot look into Python code of the student: only the measurement at the end finds its cost.
     hints = {"slow": hint, "measured": "what else do you do with each record, one after the other?"}
     task = fairness.Task((read,), own, lambda: own(num_parallel_calls=3), 0.5, records=3, slack=0.2, hints=hints)
     fairness.grade(lambda: call(function, names, open_shard).with_options(wide), task)

@@ -1,9 +1,9 @@
 """Explorers: a few sliders, a simulated timeline that follows them, and its figures in words.
 
-`explore` makes the one of a notebook, `scale` one for planning on paper, `fleet` one for many workers. Nothing is
-measured here and nothing is kept: where the sliders stand is all there is, and the same position always gives the same
-answer. Where no widget can live (GitHub, nbconvert, a notebook without a kernel) the reader sees the picture and the
-text of the position in which the explorer was opened.
+`explore` makes the explorer of a notebook, `scale` an explorer for planning on paper, `fleet` an explorer for many
+workers. Nothing is measured here and nothing is stored: the same position of the sliders always gives the same answer.
+Without widgets (on GitHub, in nbconvert, in a notebook without a kernel) the reader sees the picture and the text of
+the position in which the explorer was opened.
 """
 
 from __future__ import annotations

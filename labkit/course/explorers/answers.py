@@ -108,9 +108,9 @@ class ModelledRun:
         rates = (("fetch (F)", best.fetch), ("preparation (P)", best.prep), ("the accelerator (G)", best.train))
         parts = ", ".join(f"{name} {_images(rate)}" for name, rate in rates)
         many = self.knobs.accelerators
-        who = f"{many} accelerators" if many > 1 else "accelerator"
+        subject = f"{many} accelerators" if many > 1 else "accelerator"
         text = (
-            f"{who.capitalize()} busy {percent(t.busy)}, step time {_short(t.step_ms)} ms, "
+            f"{subject.capitalize()} busy {percent(t.busy)}, step time {_short(t.step_ms)} ms, "
             f"{_images(t.images_per_s or 0.0)} images/s (modelled). "
             f"The most that each part could do alone, in images/s: {parts}. "
             f"The lowest number limits the job: {_images(best.rate)} images/s, limited by {best.limit}."

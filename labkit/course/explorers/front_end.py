@@ -1,8 +1,8 @@
-"""What every explorer shows: sliders, buttons and the answer to a position, as elements of the browser.
+"""The front end of every explorer: sliders, buttons and the answer to a position, as elements of the browser.
 
-In JupyterLab they are a widget. In Colab they are a page that calls a function of the kernel by its name: Colab stores
-the model of every widget that a notebook shows, in a form that GitHub and nbconvert refuse ("the 'state' key is missing
-from 'metadata.widgets'"), and they call the whole notebook invalid. A page stores nothing but itself.
+In JupyterLab they are a widget. In Colab they are a page that calls a function of the kernel by its name. A widget does
+not work there: Colab stores the model of every widget in a form that GitHub and nbconvert refuse ("the 'state' key is
+missing from 'metadata.widgets'"), so that they call the whole notebook invalid. A page stores nothing but itself.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MODULE, STYLE = (Path(__file__).with_name(f"explorer.{end}") for end in ("js", "
 
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
-#: What stands below the picture where the sliders are not alive.
+#: The text below the picture if the sliders do not work.
 _ASLEEP = "Buttons and sliders need a running kernel: run this cell, and they appear in place of this picture."
 
 _MARKUP = """<div id="{name}" class="labkit-explorer"><h3>{title}</h3><p>{question}</p>

@@ -82,7 +82,7 @@ class ScaleExplorer(Shown):
         presets: Iterable[str], plan: Any,
     ) -> None:  # fmt: skip
         self.plan, self.make = plan, make
-        # What is None, as the hours to a failure that never comes, has no place on a slider.
+        # A setting that is None, as the hours between failures without failures, has no position on a slider.
         controls = tuple(control for control in controls if _settings(plan)[control.name] is not None)
         self.known = {name: make(name) for name in presets}
 
@@ -129,7 +129,7 @@ class ScaleExplorer(Shown):
         """Return the plan of a position in words and pictures, or why there is none."""
         try:
             plan = self.answer(position)
-            # Drawn at once: what cannot be drawn is told like a plan that is none.
+            # Drawn at once, so that an error of the drawing is reported like an error of the plan.
             pictures = [plan.limits(), plan.stall()]
         except ValueError as error:  # two sliders that do not fit together, as more hosts than accelerators
             return Reply(f"No plan: {error}.")
@@ -159,7 +159,7 @@ def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
 def fleet(preset: str | None = "8 accelerators", **changes: Any) -> ScaleExplorer:
     """Return the explorer of `labkit.simulate.capacity.simulate`, opened at its fleet of the same arguments.
 
-    What is None in that fleet, as a price that nobody has stated, has no slider.
+    A setting that is None in this fleet, as a price that is not stated, has no slider.
 
     Raises
     ------

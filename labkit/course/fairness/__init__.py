@@ -9,9 +9,8 @@
     )
     fairness.grade(lambda: student(numbers(), read, decode), task)
 
-Each layer is asked only if the layer before it found nothing wrong. A pipeline that loses an element is never
-measured, and a pipeline that cannot be fast is never measured. What the first two layers prove is the same on every
-machine.
+Each layer runs only if the layer before it found nothing wrong. A pipeline that loses an element is never measured,
+and a pipeline that cannot be fast is never measured. The results of the first two layers are the same on every machine.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Relative measurement: pipelines in turn in one process, and what may be concluded from it.
 
-Three pipelines run in every round: the slow one of the task, the lab's own answer, and the student's. No second is
-ever compared with a number; each round gives ratios, and the lab's own answer, under the same noise, says
-whether this machine can tell the two apart at all.
+Three pipelines run in every round: the slow pipeline of the task, the lab's own answer, and the student's answer. No
+time in seconds is compared with a fixed number: each round gives ratios. The lab's own answer runs under the same
+noise, so it shows whether this machine can separate a slow pipeline from a fast one at all.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def judged(times: dict[str, list[float]], enough: float, load: float, last: bool
     enough : float
         The gain of ``"mine"`` over ``"slow"`` that passes.
     load : float
-        Share of the cores, 0 to 1, that other programs took; NaN if nobody can tell.
+        Share of the cores, 0 to 1, that other programs took; NaN if it is not known.
     last : bool
         Whether no other attempt follows. Before the last one nobody fails.
     """

@@ -1,7 +1,7 @@
 """Stages with a modelled cost: what a task hands to the student's pipeline in place of reading and decoding.
 
-A stage leaves its name in the graph of whatever function calls it, so that the clock knows what each tf.data node
-costs; and when the pipeline really runs, it holds the thread for that time, asleep, whatever the machine is.
+A stage leaves its name in the graph of each function that calls it, so that the simulated clock knows the cost of each
+tf.data node. When the pipeline really runs, the thread sleeps in the stage for this time, the same on every machine.
 """
 
 from __future__ import annotations

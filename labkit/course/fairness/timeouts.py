@@ -19,10 +19,10 @@ LIMIT_S = 20.0
 
 @lru_cache(maxsize=1)
 def _get_next() -> Any:
-    """Return a function of TensorFlow: only such can be cancelled, next(iterator) would keep its core for ever.
+    """Return a function of TensorFlow: it can be cancelled, while next(iterator) would keep its core for ever.
 
-    One for all iterators: a function that holds its own lives on, with the threads of its pipeline, in a circle of
-    references that nobody breaks before Python ends.
+    One function serves all iterators. A function that holds its own iterator would be part of a reference cycle, which
+    keeps the iterator and the threads of its pipeline until Python ends.
     """
     return tf.function(lambda iterator: iterator.get_next(), autograph=False)
 

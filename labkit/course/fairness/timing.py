@@ -1,8 +1,9 @@
-"""What a pipeline of known stages takes, simulated by `labkit.simulate.iterators`: the same on every machine.
+"""The time of a pipeline of known stages, simulated by `labkit.simulate.iterators`: the same on every machine.
 
-Assumed: one pool of threads for all map calls, as many as cores unless the options say otherwise; each file of a
-parallel interleave has a thread of its own; AUTOTUNE takes as many calls as the pool has threads, and two elements of a
-prefetch. Cores beyond the pool are not short, and tf.data's own work on an element is not counted.
+Assumptions: all map calls share one pool of threads, which has a thread for each core unless the options give another
+number. Each file of a parallel interleave has a thread of its own. AUTOTUNE takes as many calls as the pool has
+threads, and a prefetch of two elements. No other thread waits for a core, and tf.data's own work on an element is not
+counted.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ FORMAT = "labkit result 1"
 #: A hand-in is small; a larger file is none.
 LARGEST = 2_000_000
 
-#: Entries of one kind: more are nobody's work of one session.
+#: Most entries of one kind: no student makes more of them in one session.
 MOST = 1000
 
 # Control characters, and halves of a character, which no file can hold.

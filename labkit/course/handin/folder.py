@@ -99,9 +99,9 @@ class Class:
 def gather(folder: str | os.PathLike[str]) -> Class:
     """Read all ``*.json`` of a folder.
 
-    Of equal results the first by name counts. Several of one student are put together, since every notebook has a
-    kernel and so a session of its own: of each exercise, run, speed-up and prediction the newest counts. Whatever
-    cannot count is named with a sentence, and stops nothing.
+    Of equal results the first by name counts. Every notebook has a kernel and so a session of its own, so a student may
+    have several results. They are put together: the newest entry of each exercise, run, speed-up and prediction
+    counts. A file that cannot count is named with a sentence, and the others are read.
 
     Raises
     ------

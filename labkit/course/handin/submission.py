@@ -118,8 +118,8 @@ def submit(
         If the folder cannot be written.
     """
     document = collect(student_id, course)
-    who = document["student"] or "anonymous"
-    path = Path(folder) / f"result-{who}-{document['digest'][:8]}.json"
+    student = document["student"] or "anonymous"
+    path = Path(folder) / f"result-{student}-{document['digest'][:8]}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     write_aside(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
     if not quiet:
@@ -214,7 +214,7 @@ def _secrets(student_id: str) -> re.Pattern[str]:
     except (ImportError, KeyError):  # Windows keeps the full name elsewhere
         pass
     texts = {cleaned(unicodedata.normalize("NFC", name)) for name in names}
-    # One letter tells of nobody; a short name is hidden where it is a word, lest "vm" hides half of a name.
+    # One letter identifies nobody. A short name is hidden only as a whole word: else "vm" would hide half of a name.
     word = r"(?<![^\W_]){}(?![^\W_])"
     found = [(re.escape(t) if len(t) >= _TELLING else word.format(re.escape(t))) for t in texts if len(t) > 1]
     return re.compile("|".join([r"[/\\@]", *found]), re.IGNORECASE)

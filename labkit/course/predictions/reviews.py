@@ -51,7 +51,7 @@ def _sentence(p: Commitment) -> str:
             "nothing can be told. Measure again on a quieter machine."
         )
     if p.error is None:
-        return "Nothing was measured but 0, of which no error in percent can be told."
+        return "The measured value is 0, so there is no error in percent."
     if p.verdict == RIGHT:
         return f"Your number is {percent(p.error)} off, within {100 * CLOSE:.0f} %: right."
     points = f" ({100 * abs(p.value - p.measured.middle):.0f} points)" if p.unit == "share" else ""
@@ -101,13 +101,13 @@ class Summary(Tabular):
         if left := len(self.predictions) - len(given):
             lines.append(f"No prediction was given for {left} of {len(self.predictions)}: they do not count.")
         measured = [p for p in self.predictions if p.measured is not None]
-        for whose, errors, among in (
+        for owner, errors, among in (
             ("Your", [abs(p.error) for p in seen if p.error is not None], seen),
             ("The models'", [abs(p.model_error) for p in measured if p.model_error is not None], measured),
         ):
             if errors:
                 median = 100 * statistics.median(errors)
-                lines.append(f"{whose} median error: {median:,.0f} % ({len(errors)} of {len(among)} measured).")
+                lines.append(f"{owner} median error: {median:,.0f} % ({len(errors)} of {len(among)} measured).")
         if self.damaged:
             lines.append(
                 f"{self.damaged} file{'s' * (self.damaged > 1)} of predictions could not be read and are left out."

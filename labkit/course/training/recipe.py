@@ -284,10 +284,10 @@ def smoothed(labels: Any, logits: Any) -> Any:
 
 @contextlib.contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Draw a model's weights from a seed, and leave no seed behind.
+    """Draw a model's weights from a seed, and remove the global seed afterwards.
 
-    Under TensorFlow's global seed the random ops of a map draw the same numbers again in every epoch: a pipeline that
-    is made after a training would augment each photo in one way only.
+    With a global seed of TensorFlow, the random ops of a map draw the same numbers in every epoch. A pipeline that is
+    made after a training would then augment each photo in one way only.
     """
     import random
 

@@ -145,13 +145,13 @@ class Decoder:
             self._launch(records, found)
             records.layout[self._judge(found, states)] = 0
             layout[[file.place for file in found.files]] = records.layout
-        return Pixels(self._room("rgb", 1), self._put("out_layout", layout), layout, states)
+        return Pixels(self._buffer("rgb", 1), self._put("out_layout", layout), layout, states)
 
     # -- on the device -------------------------------------------------------------
 
     def _launch(self, records: frames.Records, found: _Found) -> None:
         """Enqueue everything for a batch."""
-        streams = self._room("streams", found.nbytes)
+        streams = self._buffer("streams", found.nbytes)
         with self.engine.mapped(streams, found.nbytes, write=True) as place:
             for file in found.files:
                 scan = np.frombuffer(file.data, np.uint8, offset=file.frame.start)
@@ -161,10 +161,10 @@ class Decoder:
         table = np.array(found.intervals, np.int32)
         intervals = self._put("intervals", table)
         frame, layout = self._put("frames", records.frames), self._put("layout", records.layout)
-        coefficients = self._room("coefficients", records.blocks * 128)
-        masks, results = self._room("masks", records.blocks), self._room("results", table.shape[0] * 32)
-        planes = self._room("planes", records.plane_bytes)
-        pixels = self._room("rgb", records.rgb_bytes)
+        coefficients = self._buffer("coefficients", records.blocks * 128)
+        masks, results = self._buffer("masks", records.blocks), self._buffer("results", table.shape[0] * 32)
+        planes = self._buffer("planes", records.plane_bytes)
+        pixels = self._buffer("rgb", records.rgb_bytes)
         bounds = np.cumsum([0, *(file.intervals for file in found.files)]).tolist()
         for begin, end in records.chunks:
             first, jobs, count = bounds[begin], bounds[end] - bounds[begin], end - begin
@@ -195,7 +195,7 @@ class Decoder:
         # One work-item is enough work for a core; a GPU chooses for itself.
         self.engine.run(self._kernels[name], size, *given, local=(1,) * len(size) if self._cpu else None)
 
-    def _room(self, name: str, nbytes: int) -> Any:
+    def _buffer(self, name: str, nbytes: int) -> Any:
         """Return the buffer of this name, a larger one where it is too small."""
         buffer = self.buffers.get(name)
         if buffer is None or buffer.size < nbytes:
@@ -205,7 +205,7 @@ class Decoder:
     def _put(self, name: str, array: np.ndarray) -> Any:
         """Copy an array into the buffer of this name."""
         cl = drivers.claim()
-        buffer = self._room(name, array.nbytes)
+        buffer = self._buffer(name, array.nbytes)
         self.engine.note("upload", "copy", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
         return buffer
 

@@ -120,6 +120,6 @@ def whole(data: bytes) -> tuple[int, bool]:
                     bits[first:after] = [low] * len(bits[first:after])
     short = [str(name) for name, bits in zip(ids, depth, strict=True) if any(bits)]
     if short or not depth:
-        whose = f"component {' and '.join(short)}" if short else "any component"
-        raise Damaged("truncated", f"the image ends at byte {end}, before the last scan of {whose}", end)
+        which = f"component {' and '.join(short)}" if short else "any component"
+        raise Damaged("truncated", f"the image ends at byte {end}, before the last scan of {which}", end)
     return len(depth), adobe

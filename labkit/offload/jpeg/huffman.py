@@ -37,8 +37,9 @@ def build(tables: Sequence[tuple[bytes, bool]]) -> tuple[np.ndarray, np.ndarray]
     """Return `lookups`, uint16 (n, 2048), and `codes`, int32 (n, 288), of tables and whether each is for DC.
 
     A word of `lookups` is ``run << 10 | size << 6 | bits of the code and of the value behind it``; 63 where the code is
-    longer than 11 bits. ``run`` is 63 for the end of the block. A row of `codes` holds, for each length of code 1
-    to 16, the least 16 bits that belong to no such or shorter code, and the symbol's index less the code; then symbols.
+    longer than 11 bits. ``run`` is 63 for the end of the block. A row of `codes` holds two numbers for each length of a
+    code, 1 to 16: the smallest 16 bits that begin with no code of this length or shorter, and the index of a symbol
+    less its code. The symbols follow.
     """
     lookups = np.full((len(tables), 1 << LOOK), LONG, np.uint16)
     codes = np.zeros((len(tables), CODES), np.int32)

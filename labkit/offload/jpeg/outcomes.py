@@ -23,7 +23,7 @@ class Status:
     byte : int
         Where in the file the sentence applies; -1 without.
     where : str
-        Who decoded it: ``device``, ``host`` or ``none``.
+        The place of the decoding: ``device``, ``host`` or ``none``.
     """
 
     ok: bool
@@ -34,8 +34,8 @@ class Status:
 
     def __str__(self) -> str:
         """Return one line: who decoded it, or what is wrong and where."""
-        who = f"decoded on the {self.where}" if self.ok else "not decoded"
-        return f"{who}: {self.reason}" if self.reason else who
+        result = f"decoded on the {self.where}" if self.ok else "not decoded"
+        return f"{result}: {self.reason}" if self.reason else result
 
     @property
     def reason(self) -> str:

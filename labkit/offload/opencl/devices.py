@@ -42,7 +42,7 @@ class Device:
     memory_bytes : int
         Global memory. PoCL counts what was free when the process asked, so this may differ from process to process.
     owner : str
-        Who installed the driver: one of `OWNERS`.
+        The installer of the driver: one of `OWNERS`.
     opencl : pyopencl.Device
     """
 

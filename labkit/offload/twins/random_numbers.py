@@ -1,8 +1,8 @@
 """Random numbers that a kernel can draw without a state: Philox-4x32-10, and what the lab draws with it.
 
-A counter-based generator is a pure function: counter and key go in, four words that look random come out. Nothing
-is carried from one call to the next, so every work-item of a device finds the numbers of its image by itself, in any
-order, and a run that is started again at step 1000 draws what it would have drawn.
+A counter-based generator is a pure function: counter and key go in, four words that look random come out. It keeps no
+state between calls. So every work-item of a device computes the numbers of its image alone, in any order, and a run
+that is started again at step 1000 draws the same numbers as an uninterrupted run.
 
 Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC'11.
 TensorFlow's own generator is the same function.

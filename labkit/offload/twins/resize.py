@@ -4,8 +4,8 @@ Pixel i of a row covers the interval [i, i + 1) and its centre is at i + ½. Pix
 its centre at ``(x + ½) · n_in / n_out`` of the input. The two input pixels whose centres lie around it are mixed by
 their distances; beyond the first and the last centre the edge pixel counts alone. Rows are treated like columns.
 
-Which two pixels, and in which shares, depends on the two lengths alone: a table for the columns and one for
-the rows serve all rows of all images of a size.
+The choice of the two pixels and their shares depend on the two lengths alone. So a table for the columns and a table
+for the rows are enough for all images of a size.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Silent errors: pipelines that run, and fast, and deliver the wrong data.
 
-`inspect` reads two epochs of any ``tf.data.Dataset`` and looks at the data: is every element there once, are pixels
-in range and in the order red, green, blue, is the augmentation another one each epoch, does the label still
-belong to its image. What it can say depends on what it is told: a *reference* (the same elements,
-untouched) tells most. A check that lacks something says what, and never counts as passed. `serving` compares
-the preprocessing of training with that of serving.
+`inspect` reads two epochs of any ``tf.data.Dataset`` and checks the data. Is every element there once? Are pixels in
+range, and in the order red, green, blue? Does the augmentation change from epoch to epoch? Does the label still belong
+to its image? More arguments allow more checks; a *reference* (the same elements, untouched) allows most of them. A
+check that lacks an argument names it, and never counts as passed. `serving` compares the preprocessing of training with
+that of serving.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class DataReport:
 
     @property
     def passed(self) -> tuple[CheckFinding, ...]:
-        """What was looked at and is right."""
+        """The checks that found no fault."""
         return self._having(PASSED)
 
     @property

@@ -21,7 +21,7 @@ _MOST_PAIRS, _ALL_PAIRS = 20, 96  # looked at as a rule, and where those do not 
 # One turn of all images is measured with errors: their middle half is 0.3 to 1.4 degrees wide of 20 images, and about
 # 0.6 of 96.
 _ONE_TURN, _UNSETTLED = 1.2, (0.7, 1.7)
-_LOOKED_AT = 48
+_MOST_CURVES = 48
 _ANGLES = range(-31, 32)
 _Pairs = Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
 
@@ -49,12 +49,12 @@ def overflow(pairs: _Pairs) -> tuple[str, str]:
     """Look for pixels that became dark because they were too bright: whole numbers that wrapped around."""
     if len(pairs) < _LEAST_PAIRS:
         return _FEW
-    pairs = pairs[:: max(1, len(pairs) // _LOOKED_AT)]
+    pairs = pairs[:: max(1, len(pairs) // _MOST_CURVES)]
     curves = [[_curve(truth[:, side], pixels[:, 0]) for side in (0, 1)] for _, pixels, _, truth in pairs]
     judged = sum(both != [None, None] for both in curves)
-    # Where one of the two is a good curve, the other one is chance: photos of few colours have many such.
+    # If one of the two is a good curve, a bad other one is chance: photos of few colours have many bad curves.
     wrapped = sum(True in both and False not in both for both in curves)
-    # Where pixels moved, a few images look like a curve by chance, and one in ten of those like a cliff.
+    # If pixels moved, a few images look like a curve by chance, and a tenth of these curves has a cliff by chance.
     if judged < max(_LEAST_PAIRS, len(pairs) / 2):
         return OPEN, "images were moved or resized, so single pixels cannot be compared; check before that step"
     if wrapped >= max(2, 0.02 * judged):
@@ -79,8 +79,8 @@ def _curve(before: np.ndarray, after: np.ndarray) -> bool | None:
     middles, spread = centre[filled], ndimage.mean(np.abs(after - centre[bins]), bins, filled)
     steps = np.diff(middles)
     # Between black letters and white paper no value is there, and a curve that goes on would rise as much as that gap.
-    fallen = (steps < -0.1) & (steps - np.diff(filled) / 32 < -0.43)
-    cliffs = np.flatnonzero(fallen & (middles[1:] < 0.35))
+    falls = (steps < -0.1) & (steps - np.diff(filled) / 32 < -0.43)
+    cliffs = np.flatnonzero(falls & (middles[1:] < 0.35))
     if np.mean(spread < 0.06) < 0.8 or np.mean(steps > -0.02) < 0.8:
         return None
     return len(cliffs) > 0
@@ -130,15 +130,15 @@ def _patch(new: np.ndarray, old: np.ndarray) -> np.ndarray:
 
 
 def _turns(pairs: _Pairs) -> tuple[np.ndarray, np.ndarray]:
-    """Return the angles in degrees of the images whose turn can be told, and 1 for each that is mirrored, else 0."""
+    """Return the angles in degrees of the images with a clear turn, and 1 for each that is mirrored, else 0."""
     new, old = (np.stack([pair[place] for pair in pairs]) for place in (0, 2))
     upright, mirrored = _turn(new, old), _turn(new, old[..., ::-1])
     sides = mirrored[0] > upright[0]
     likeness, angles = np.where(sides, mirrored, upright)
-    told = likeness > 0.75
-    if np.count_nonzero(told) < _LEAST_PAIRS:
+    clear = likeness > 0.75
+    if np.count_nonzero(clear) < _LEAST_PAIRS:
         return np.zeros(0), np.zeros(0)
-    angles, sides = angles[told], sides[told]
+    angles, sides = angles[clear], sides[clear]
     # Turned and then mirrored, or mirrored and then turned: only one of them looks alike.
     return min(angles, np.where(sides, -angles, angles), key=_spread), sides
 

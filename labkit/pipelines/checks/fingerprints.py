@@ -169,7 +169,7 @@ class Epoch:
         kind = {"b": "i", "u": "i"}.get(array.dtype.kind, array.dtype.kind)
         form = "text" if kind in "OSU" else kind
         if kind == "f":
-            # What comes as float64 from a table is trained on as float32; of float16, rounded further, no digest is.
+            # A float64 value of a table is trained on as float32, so both have one digest; a float16 has another one.
             form = "f" if array.dtype.itemsize > 2 else "half"
             with np.errstate(over="ignore"):
                 array = array.astype(np.float32) + np.float32(0)  # -0 becomes 0
@@ -393,7 +393,7 @@ def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: 
     endless = length == -1
     if endless and steps is None and count is None:
         raise ValueError(f"{what} never ends (repeat()), so say how long an epoch is: steps=, count=, or reference=")
-    if length == -2 and steps is None and count is not None:  # nobody knows its length: see whether it ends
+    if length == -2 and steps is None and count is not None:  # the length is unknown: see whether it ends
         limit = 2 * count + _BEYOND
         made = [_fill(rows(dataset, found), found, limit, what) for _ in range(epochs)]
         endless = any(len(epoch) == limit for epoch in made)

@@ -1,8 +1,8 @@
 """Which element is which: delivered elements found again among those of a reference.
 
-By key where both have one; else by equal pixels; else by likeness of grey thumbnails, mirrored or not, and then
-only where the best is clearly better than the second best. What is not recognised stays open, and nothing is
-concluded from it.
+Elements are matched by their keys if both sides have keys, else by equal pixels, else by the likeness of grey
+thumbnails, mirrored or not. A likeness counts only if the best match is clearly better than the second best. An element
+that is not recognised stays open, and nothing is concluded from it.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ class Match:
 
     @property
     def certain(self) -> bool:
-        """Whether all were recognised; where some were not, likeness alone may have misled about others, too."""
+        """Whether all were recognised. If some were not, others may have been recognised wrongly by their likeness."""
         return self.known == len(self.place)
 
     @property
     def lost(self) -> int:
-        """How many elements of the reference nobody was recognised as."""
+        """How many elements of the reference were not recognised among the delivered ones."""
         return (self._sizes - self._came).total()
 
     @property
     def extra(self) -> int:
-        """How many elements came that had come before."""
+        """How many elements came more often than the reference holds them."""
         return (self._came - self._sizes).total()
 
     @cached_property
@@ -123,8 +123,8 @@ def _alike(seen: Epoch, truth: Epoch, rest: list[int], groups: list[int]) -> lis
 def repeats(one: Epoch, other: Epoch) -> bool:
     """Return whether an epoch holds the pixels of another one again, in any order.
 
-    Where most elements are copies, as of one image that is flipped or not, only the same order tells: as many flips in
-    both epochs are chance.
+    If most elements are copies, as of one image that is flipped or not, equal counts of flips in two epochs are chance.
+    Then only the same order is a repeat.
     """
     if len(one) != len(other) or common(one.digests, other.digests) < len(one):
         return False

@@ -1,10 +1,10 @@
 """Whether a model is served what it was trained on: two ways from a file to pixels, compared step by step.
 
-The two functions are black boxes; only their images are compared. Most steps show in coarse pictures, each pixel the
-mean of a large part: which turn and which order of the colours correlate best, whether bars stand at the edges, what
-line leads from the values of one to those of the other. What is left then is another resize where coarse pictures are
-alike. Where they differ, it is each photo's own scale, another colour space, or a blur, if one of these undoes it, and
-another part of the photo if none does: that cannot be undone by a change of the pixels' values.
+The two functions are black boxes; only their images are compared. Most steps show in coarse pictures, whose pixels are
+means of large parts: the turn and the order of the colours that correlate best, bars at the edges, and the line that
+leads from the values of one image to those of the other. If coarse pictures are alike then, a difference that remains
+is another resize. If they differ, three changes of the values are tried: each photo's own scale, another colour space,
+and a blur. If none of them removes the difference, it is another part of the photo.
 """
 
 from __future__ import annotations
@@ -119,13 +119,14 @@ def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], file
 
     Notes
     -----
-    A step hides those that it makes incomparable: of another part of the photo, or at another size, the resize is not
-    compared, and values only where they are far apart; in another colour space, values are not compared. Put the first
-    step right and compare again.
+    A difference in one step can hide differences in later steps. If the part of the photo or the size differs, the
+    resize is not compared, and values are compared only if they are far apart. If the colour space differs, values are
+    not compared. Correct the first step and compare again.
 
-    Two faults at once, as other colours and a resize that skips pixels, cannot always be told from another part of the
-    photo; nor can strong JPEG compression, an equalised histogram, or a contrast that is raised until values are cut
-    off. A blur that changes no more than two good resizes do is called equal, so small a turn of the hue another scale.
+    Some differences can look like another part of the photo: two faults at once, as other colours and a resize that
+    skips pixels, strong JPEG compression, an equalised histogram, or a contrast so high that values are cut off. A blur
+    that changes no more than two good resizes differ is called equal. An equally small turn of the hue is called
+    another scale.
     """
     if isinstance(files, (str, os.PathLike)):
         raise ValueError(f"files is the one path {os.fspath(files)}; allowed: a list of paths")
@@ -182,8 +183,8 @@ def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter
         (one, bars), (other, other_bars) = _without_bars(trained[i]), _without_bars(served[i])
         if abs(bars - other_bars) > _BAR:
             trained[i], served[i] = one, other
-            who = "serving" if other_bars > bars else "training"
-            notes["part of the photo", f"{who} has bars of one colour at the edges (letterbox)"] += 1
+            side = "serving" if other_bars > bars else "training"
+            notes["part of the photo", f"{side} has bars of one colour at the edges (letterbox)"] += 1
     turns = [_TURNS[0]] * count
     for order in (_ORDERS[0], _ORDERS[-1]) if _comparable(trained, served) else ():
         if _worst(_off_curve([image[..., order] for image in trained], served)) <= FINE:
@@ -213,7 +214,7 @@ def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter
             served, other = [image @ weights for image in served], other @ weights
     contrast = _contrast(trained)
     # Where colours changed places before mean and deviation were taken off, the line of green alone stays as it was.
-    told = [1, 1, 1] if order == _ORDERS[-1] else [0, 1, 2]
+    channels = [1, 1, 1] if order == _ORDERS[-1] else [0, 1, 2]
     slope, offset = _line(one.reshape(-1, 3), other.reshape(-1, 3))
     same = _comparable(trained, served)
     before, after = (trained, served) if same else (list(one), list(other))
@@ -241,13 +242,13 @@ def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter
             notes[step, what] += sum(_size([image]) > COARSE for image in small)
         if step in ("part of the photo", "resize"):
             slope, offset = _line(np.sort(one.reshape(-1, 3), axis=0), np.sort(other.reshape(-1, 3), axis=0))
-            _values(slope[told], offset[told], one, contrast, FAR, count, notes)
+            _values(slope[channels], offset[channels], one, contrast, FAR, count, notes)
             return left
         rest, left = undone, _worst(undone)
     elif bent:
         notes["values", "no line leads to them: values are cut off, wrap around or are bent (gamma)"] += count
     else:
-        _values(slope[told], offset[told], one, contrast, LINE, count, notes)
+        _values(slope[channels], offset[channels], one, contrast, LINE, count, notes)
     if left > FINE and same and not _elsewhere(rest, same):
         what = f"another way to make small pixels of large ones (antialias, method): {100 * left:.0f} % of the contrast"
         notes["resize", what] += sum(_size([image]) > FINE / 2 for image in rest)
@@ -362,7 +363,7 @@ def _off_curve(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarra
 def _elsewhere(rest: list[np.ndarray], same: bool) -> bool:
     """Tell whether what is left shows in coarse pictures, too.
 
-    What pixels that were left out change is noise: in the mean of many pixels little of it is left.
+    A resize that leaves pixels out adds noise, and little of this noise is left in the mean of many pixels.
     """
     left, edge = _worst(rest), min(min(image.shape[:2]) for image in rest)
     least = max(COARSE, 1.5 * _GRID / edge * left) if same else FINE
@@ -439,7 +440,7 @@ def _off_blur(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray
     return _share(left(min(np.geomspace(0.5, 16, 11), key=lambda width: _size(left(width, 2)))), one)
 
 
-#: What is tried before another part of the photo is named: a step, how it differs, and what undoes it.
+#: Differences that are tried before another part of the photo is named: a step, its difference, and what removes it.
 _UNDONE = (
     ("values", "each photo is scaled by its own mean and deviation", _off_own_lines),
     ("colours", "another colour space, hue or saturation", _off_colours),

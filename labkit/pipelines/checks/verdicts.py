@@ -55,8 +55,8 @@ class Evidence:
     deterministic: bool | None
 
     @cached_property
-    def adrift(self) -> bool:
-        """Whether the dataset never ends and was read by `steps`: then nobody knows where an epoch begins."""
+    def epoch_is_unknown(self) -> bool:
+        """Whether the dataset never ends and was read by `steps`: then it is unknown where an epoch begins."""
         return self.first.endless and not self.first.whole
 
     @cached_property
@@ -81,7 +81,7 @@ _MOVED = (
     "labels are numbers, and others than expected: they may move with the image, as boxes and angles do, or be in "
     "another unit; whether they still belong to their images cannot be told"
 )
-_ADRIFT = (
+_UNKNOWN_EPOCH = (
     "the dataset never ends (repeat()), and steps= may be more or less than an epoch; say its length instead: count=, "
     "labels= or reference="
 )
@@ -121,8 +121,8 @@ def once(facts: Evidence) -> _Seen:
         many = len(first) - len(set(first.keys or first.digests))
         if facts.layout.image is None and not first.keys:
             return OPEN, "needs reference=, or a component that is a key (key=): values alone may well be equal"
-        if many and facts.adrift:
-            return OPEN, f"{many:,} came more than once: {_ADRIFT}"
+        if many and facts.epoch_is_unknown:
+            return OPEN, f"{many:,} came more than once: {_UNKNOWN_EPOCH}"
         if many:
             return FAULT, (
                 f"{many:,} came more than once, equal in {'key' if first.keys else 'every pixel'}; look for repeat, "
@@ -253,7 +253,7 @@ def in_range(facts: Evidence) -> _Seen:
     if facts.value_range is None:
         whole = spec.dtype.is_integer
         seen = f"whole numbers from {low:g} to {high:g}" if whole else f"floats from {low:.3g} to {high:.3g}"
-        hint = ", as bytes that nobody divided by 255" if high > 16 and not whole else ""
+        hint = ", as bytes that were not divided by 255" if high > 16 and not whole else ""
         return OPEN, f"{seen}{hint}; value_range=(low, high) says what is right"
     least, most = facts.value_range
     slack = _ROUNDING.get(spec.dtype.name, 1e-6) * max(1.0, abs(least), abs(most))
@@ -314,8 +314,8 @@ def random(facts: Evidence) -> _Seen:
     if facts.random is False:
         if len(first) == len(second) and not fresh:
             return PASSED, "both epochs deliver the same pixels"
-        if facts.adrift:
-            return OPEN, _ADRIFT
+        if facts.epoch_is_unknown:
+            return OPEN, _UNKNOWN_EPOCH
         if facts.stated and _same_elements(facts) is False:
             return OPEN, "the two epochs hold different elements"
         return FAULT, f"{fresh:,} of {len(first):,} elements changed in epoch 2, and nothing should be random"
@@ -386,8 +386,8 @@ def order(facts: Evidence) -> _Seen:
         ways.append(("place in the reference", facts.match.place, facts.again.place))
     ways.append(("label", first.labels, second.labels))
     by, one, other = next((way for way in ways if way[1]), ways[-1])
-    if facts.adrift:
-        return OPEN, _ADRIFT
+    if facts.epoch_is_unknown:
+        return OPEN, _UNKNOWN_EPOCH
     if not one:
         return OPEN, "needs a key (key=), labels or reference= to tell the elements apart"
     same = list(one) == list(other)
@@ -533,14 +533,14 @@ CHECKS: dict[str, tuple[Callable[[Evidence], _Seen], tuple[str, ...]]] = {
     "orientation": (orientation, ("images",)),
 }
 
-#: What no check of one pipeline sees.
+#: Faults that no check of one pipeline finds.
 UNSEEN = (
     "Whether a model is served these pixels: size, resize, colours and scale can differ; checks.serving compares.",
-    "Blue for red without a reference: such photos are photos, too; give reference=, or use checks.serving.",
+    "Blue for red without a reference: the result is a valid photo, too; give reference=, or use checks.serving.",
     "Bytes that wrapped around without a reference: dark pixels may be dark; give reference=.",
     "Mean and deviation of another model: their values are in range, too; checks.serving compares.",
     "Sorted records behind a buffer of half of them: most batches hold all labels; look at the first and the last one.",
-    "Turned or grey photos: such photos are photos, too; look at some.",
-    "A label that is wrong in the source itself: nothing here knows better.",
+    "Turned or grey photos: these are valid photos, too; look at some of them.",
+    "A label that is wrong in the source itself: there is nothing to compare it with.",
     "Photos to learn from among those that are held out: compare the files of both sets.",
 )

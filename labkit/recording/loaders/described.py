@@ -105,7 +105,7 @@ class Loader:
         if inside is not None:  # what works is the loader in it, whose words and settings are those that help
             facts = Loader(inside).facts
             self.facts = facts if _is(loader, "tqdm", "tqdm") else replace(facts, kind=self.facts.kind)
-        # Who keeps workers from epoch to epoch: the loader itself, or that in a bar or in a class of the reader's.
+        # The loader that keeps its workers from epoch to epoch: this one, or one in a progress bar or a reader's class.
         within = (loader, *getattr(loader, "__dict__", {}).values())
         self._keeps: Any = next((one for one in within if _is(one, *_FRAMEWORKS["torch"])), None)
         self._kept: Any = None
@@ -118,7 +118,7 @@ class Loader:
 
     @property
     def workers(self) -> int:
-        """Worker processes, or threads of a PyDataset; 0 if the consumer's thread does all, or nobody says."""
+        """Worker processes, or threads of a PyDataset; 0 if the consumer's thread does all, or if it is unknown."""
         return int(self.facts.settings.get("workers", 0))
 
     def _settings(self) -> Any:
@@ -148,7 +148,7 @@ class Loader:
             return getattr(self.loader, "iterable", None)
         frame = getattr(self.loader, "gi_frame", None)
         held = frame.f_locals if frame is not None else getattr(self.loader, "__dict__", {})
-        # Workers of a PyDataset work for Keras alone, and not for whoever indexes it.
+        # Workers of a PyDataset work only for Keras, not for code that indexes the PyDataset.
         kinds = [names for framework, names in _FRAMEWORKS.items() if framework != "keras"]
         return next((one for one in held.values() if any(_is(one, *names) for names in kinds)), None)
 

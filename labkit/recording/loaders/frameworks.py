@@ -165,7 +165,7 @@ _STEPS = {"source": "read", "batch": "batch", "map": "map", "filter": "map", "fl
 def _grain(wrapped: Any, module: ModuleType) -> None:
     step = module.__name__.removeprefix(_GRAIN)
     category = _STEPS.get(step, "iterator")
-    # What only hands elements on, one by one, would cost more to watch than it does.
+    # A step that only hands elements on takes less time than its span would.
     methods = ("__next__",) if category == "iterator" else ("__getitem__", "__next__")
     for kind in [one for one in vars(module).values() if isinstance(one, type) and one.__module__ == module.__name__]:
         for method in methods:
@@ -199,7 +199,7 @@ def _pool(wrapped: Any, module: ModuleType) -> None:
     for method in ("apply_async", "_map_async", "imap", "imap_unordered"):
         original = getattr(threads, method)
 
-        # The name of the function is Python's: it may be given by that.
+        # The parameter is called ``func`` as in Python, because a caller may pass it by that name.
         def order(self: Any, func: Any, *args: Any, _original: Callable[..., Any] = original, **kwargs: Any) -> Any:
             return _original(self, timed(func, task_name(func), "map"), *args, **kwargs)
 
@@ -213,7 +213,7 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
         get = kind.get
 
         @functools.wraps(get)
-        def get_and_look(self: Any, *args: Any, _get: Callable[..., Any] = get, **kwargs: Any) -> Any:
+        def get_timed(self: Any, *args: Any, _get: Callable[..., Any] = get, **kwargs: Any) -> Any:
             found, ring = _get(self, *args, **kwargs), rings.now.ring
             if ring is None or not ring.open or _number(ring, found):
                 return found
@@ -224,13 +224,13 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
                 found.fn = timed(found.fn, task_name(_chunk(found)), "map")
             return found
 
-        wrapped.put(kind, "get", get_and_look)
+        wrapped.put(kind, "get", get_timed)
 
 
 def _simple_queue(wrapped: Any, module: ModuleType) -> None:
-    """Let queues of C that are made from now on be timed: a method of theirs cannot be set, but a class can inherit.
+    """Time queues of C that are made from now on: their methods cannot be replaced, but a class can inherit from them.
 
-    Who puts something into one never waits: it has no bound.
+    Only ``get`` is timed: ``put`` never waits, because these queues have no bound.
     """
     kind = vars(module)["SimpleQueue"]
     if not hasattr(kind.get, "_labkit_times"):

@@ -12,7 +12,7 @@ from labkit.timeline.lanes import GET, PUT, RECEIVE, RESTS, SEND
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import TF_DATA
 
-#: What the time of code is that waits for other threads now and then: its own work if it computes, else waiting.
+#: Categories of code that sometimes waits for other threads: its time is its own work if it computes, else a wait.
 OWN_WORK, MOVES = "map:iterator", "transfer:iterator"
 
 
@@ -111,10 +111,10 @@ def table() -> list[Known]:
 
 
 def own() -> list[Known]:
-    """Return the reader's own callables: what a process that is started anew has to be told."""
+    """Return the reader's own callables, which a newly started process has to get."""
     return list(_OWN)
 
 
-def tell(entries: list[Known]) -> None:
-    """Make callables known that another process knows."""
+def replace_own(entries: list[Known]) -> None:
+    """Replace the reader's own callables by those of another process."""
     _OWN[:] = entries

@@ -36,7 +36,7 @@ _CONTROL = struct.Struct("<q")  # whether the window is open; then the first num
 _MOST = 1 << 16
 _LAST_STEP = (1 << 31) - 1
 
-#: The numbers of the batches of two epochs of a loader lie so far apart, and none is that of a step of the consumer.
+#: The distance between the numbers of batches in two epochs. No batch has the number of a step of the consumer.
 EPOCH = 1 << 20
 
 #: So large a share of the calls under a name asks for the processor time. They are drawn, since calls come in patterns:
@@ -62,7 +62,7 @@ class Ring:
     Attributes
     ----------
     delivered : dict of int to int
-        For batches by their numbers, how many the consumer took before: whoever delivers one writes it down.
+        For batches by their numbers, how many the consumer took before: the deliverer of a batch writes it down.
     taken : int
         How many the consumer has taken.
     """
@@ -83,13 +83,13 @@ class Ring:
         self.taken = 0
         self.called: set[int] = set()
         self._lock, self.local = threading.Lock(), threading.local()
-        self._tell(pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns)
+        self._write(pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns)
 
     def close(self) -> None:
-        """Give the second file back; what is mapped goes with the process."""
+        """Close the second file; the mapped memory is freed when the process ends."""
         os.close(self._side)
 
-    def _tell(self, **facts: Any) -> None:
+    def _write(self, **facts: Any) -> None:
         with contextlib.suppress(OSError):  # a full disk costs names, not the reader's run
             os.write(self._side, (json.dumps(facts) + "\n").encode())
 
@@ -106,7 +106,7 @@ class Ring:
                 number = self._names.get((text, category))
                 if number is None:
                     number = min(len(self._names), _MOST - 1)
-                    self._tell(name=number, text=text if number < _MOST - 1 else "other names", category=category)
+                    self._write(name=number, text=text if number < _MOST - 1 else "other names", category=category)
                     self._names[text, category] = number
         return number
 
@@ -117,7 +117,7 @@ class Ring:
         self.local.first, self.local.given = self.first, self.taken
         main, process = me is threading.main_thread(), multiprocessing.current_process().name
         native = threading.get_native_id()
-        self._tell(thread=self.local.number, called=me.name, main=main, process=process, native=native)
+        self._write(thread=self.local.number, called=me.name, main=main, process=process, native=native)
 
     def begin(self, text: str, category: str) -> tuple[int, int, int] | None:
         """Open a span of the calling thread; return what `end` needs, None where there is no room."""
@@ -199,7 +199,7 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
     # Not for what only waits; and of each call where it decides what the call was.
     share = 1.0 if ":" in category else _ASKS
     only_waits = category == "iterator"
-    unasked = 0 if only_waits else -1
+    uncounted = 0 if only_waits else -1
     numbered: list[Any] = [None, 0]  # the ring that has given the name its number, and the number
 
     @functools.wraps(function)
@@ -232,7 +232,7 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
         try:
             return function(*args, **kwargs)
         finally:
-            close(records, at + 8, clock() - start, _cpu() - cpu if asks else unasked)
+            close(records, at + 8, clock() - start, _cpu() - cpu if asks else uncounted)
 
     wrapper._labkit_times = function  # type: ignore[attr-defined]
     return wrapper

@@ -37,17 +37,17 @@ from labkit.timeline.wording import BEGIN, END
 #: Where nothing computes, reads or begins for so long while the consumer waits, the loader hangs. Seconds.
 STOPPED_S = 60.0
 
-#: What may go on in a loader that hangs: who waits looks every few milliseconds whether it may go on, which takes less
-#: than this share of a core, and wake-ups through pipes are bytes, too: fewer than so many a second.
+#: Limits below which a loader hangs. A waiting thread looks every few milliseconds whether it may go on, which takes
+#: less than this share of a core. Wake-ups through pipes are bytes, too, but fewer than this many a second.
 IDLE_SHARE, IDLE_BYTES = 0.005, 70
 
-#: What a network brings to a machine that asks for nothing: fewer bytes than this a second.
+#: Bytes a second that a network brings to a machine that asks for nothing: fewer than this.
 IDLE_NETWORK = 20_000
 
-#: A worker without work wakes up every few seconds; one at work computes more than this: ns, and a share of the time.
+#: A worker without work wakes up every few seconds. A worker at work computes more than this: ns, and a share of time.
 _WAKES_NS, _WAKES = 1_000_000, 0.0003
 
-#: What the end of an epoch is, and no batch.
+#: The mark of the end of an epoch, in place of a batch.
 _OVER = object()
 
 
@@ -284,7 +284,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         return text
 
     def _hidden(self, found: list[rings.Process]) -> list[int]:
-        """Return the process ids of those that may work for the loader and write nothing, since they began before."""
+        """Return the ids of processes that may work for the loader, but began earlier, so that they write no spans."""
         seen, me = {process.pid for process in found} | self.epochs.loader.set_aside, psutil.Process()
         hidden = []
         for child in me.children(recursive=True):
@@ -302,9 +302,9 @@ class LoaderSession(contextlib.AbstractContextManager):
     def _notes(self, found: list[rings.Process], hidden: int) -> Iterator[str]:
         """Yield a sentence for what was not seen."""
         if hidden:
-            who, what = ("processes", "they do") if hidden > 1 else ("process", "it does")
+            noun, what = ("processes", "they do") if hidden > 1 else ("process", "it does")
             yield (
-                f"{hidden} {who} of this program began before the recording, and what {what} cannot be seen: "
+                f"{hidden} {noun} of this program began before the recording, and what {what} cannot be seen: "
                 "let the loader start its workers in the recording."
             )
         called = {text for process in found for text, _ in process.names.values()}
@@ -316,14 +316,14 @@ class LoaderSession(contextlib.AbstractContextManager):
             yield f"a process kept its first {rings.SLOTS:,} spans only: record fewer steps."
 
     def _watch(self) -> None:
-        """Interrupt a consumer that waits for processes of which none does anything any more: forked ones may hang."""
+        """Interrupt a consumer that waits for processes that do nothing any more: forked processes may hang."""
         taken, since = -1, time.monotonic()
         first: tuple[float, ...] | None = None
         while not self._over.wait(STOPPED_S / 4):
             if self.epochs.taken != taken or not self.epochs.waits:
                 taken, since, first = self.epochs.taken, time.monotonic(), None
                 continue
-            now = self._signs_of_life()
+            now = self._activity()
             if first is None:
                 first = last = now
             computed, read, begun, received = (here - past for here, past in zip(now, last, strict=True))
@@ -347,24 +347,25 @@ class LoaderSession(contextlib.AbstractContextManager):
                     signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait for a lock, too
                 return
 
-    def _signs_of_life(self) -> tuple[float, float, float, float]:
-        """Return what was done so far, the calling thread aside: seconds computed, bytes read, calls, bytes received.
+    def _activity(self) -> tuple[float, float, float, float]:
+        """Return the work so far, without the calling thread: seconds computed, bytes read, calls, bytes received.
 
-        By this process, and by those that may work for the loader: a board or a store that was there before does not.
+        It is the work of this process and of those that may work for the loader. Other programs that this process
+        started earlier, such as TensorBoard, are left out.
         """
         read, begun, me = 0, 0, psutil.Process()
         beside = set(self._beside)
         for other in self._beside:
             with contextlib.suppress(psutil.Error):
                 beside.update(other.children(recursive=True))
-        # A server of forks that was there before is none, and what it forks is one.
+        # A fork server that ran before is no worker, but the processes that it forks are.
         workers = [one for one in me.children(recursive=True) if one not in beside or _may_be_a_worker(one, me)]
         for one in (*workers, me):
             with contextlib.suppress(psutil.Error, AttributeError):  # no system but Linux counts bytes
                 read += one.io_counters().read_chars
         read -= _read_by_this_thread()
         for process in rings.read(self.folder):
-            # Who only waits begins to wait again and again.
+            # Waits are not counted: a thread that only waits begins a new wait again and again.
             works = [name for name, (_, category) in process.names.items() if not category.endswith("iterator")]
             begun += int(np.isin(process.records["name"], works).sum())
         return processor_seconds(workers) - time.thread_time(), read, begun, _received([*workers, me])

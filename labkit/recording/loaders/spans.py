@@ -138,11 +138,11 @@ def _ends(process: Process, now_ns: int) -> np.ndarray:
     """Return the end of each span: of one that is open, now, or the last sign of life of a process that has gone."""
     records = process.records
     ends = records["start"] + np.maximum(records["duration"], 0)
-    last = now_ns if _lives(process.pid) else int(ends.max(initial=process.began_ns))
+    last = now_ns if _is_running(process.pid) else int(ends.max(initial=process.began_ns))
     return np.where(records["duration"] < 0, np.maximum(last, records["start"]), records["start"] + records["duration"])
 
 
-def _lives(pid: int) -> bool:
+def _is_running(pid: int) -> bool:
     import psutil
 
     try:
@@ -206,10 +206,10 @@ def _cpu(records: np.ndarray, end: np.ndarray) -> np.ndarray:
     Where no call that was asked has ended, it is -1: nobody knows.
     """
     cpu, length = records["cpu"].copy(), end - records["start"]
-    unasked = cpu < 0
-    for name in np.unique(records["name"][unasked]).tolist():
+    uncounted = cpu < 0
+    for name in np.unique(records["name"][uncounted]).tolist():
         same = records["name"] == name
-        asked, others = np.flatnonzero(same & ~unasked), same & unasked
+        asked, others = np.flatnonzero(same & ~uncounted), same & uncounted
         asked = asked[1:] if len(asked) > 1 else asked
         if len(asked):
             cpu[others] = length[others] * (cpu[asked].sum() / max(1, length[asked].sum()))
@@ -234,7 +234,7 @@ def _numbers(workers: Sequence[Process], now_ns: int) -> dict[int, int]:
     ends: list[int] = []
     found = {}
     for process in workers:
-        last = now_ns if _lives(process.pid) else int(_ends(process, now_ns).max(initial=process.began_ns))
+        last = now_ns if _is_running(process.pid) else int(_ends(process, now_ns).max(initial=process.began_ns))
         free = [i for i, end in enumerate(ends) if end <= process.started_ns]
         place = free[0] if free else len(ends)
         ends[place : place + 1] = [last]
@@ -249,9 +249,9 @@ def _called(process: Process, end: np.ndarray) -> dict[int, str]:
     """
     places: dict[str, list[list[Any]]] = defaultdict(list)
     found = {}
-    numbers, first_rows, whose = np.unique(process.records["thread"], return_index=True, return_inverse=True)
+    numbers, first_rows, thread_of = np.unique(process.records["thread"], return_index=True, return_inverse=True)
     ends = np.zeros(len(numbers), np.int64)
-    np.maximum.at(ends, whose, end)
+    np.maximum.at(ends, thread_of, end)
     for i in np.argsort(first_rows).tolist():  # the records are in the order of their starts
         number = int(numbers[i])
         called = process.threads.get(number, {"called": "a thread"})["called"].replace("QueueFeederThread", "sends")
@@ -276,8 +276,8 @@ def _lane(process: Process, number: int, called: dict[int, str], numbers: dict[i
 def _is_ready(process: Process) -> int:
     """Return when a worker has started: with the first thing that its framework does after a ``worker_init_fn``.
 
-    Workers of Grain begin with a step of it, and all others with the wait for their first task; who hands something
-    over before is no such worker.
+    Workers of Grain begin with a step of Grain, and all other workers with the wait for their first task. A process
+    that hands something over before that is not such a worker.
     """
     records, kinds = process.records, {i: text for i, (text, _) in process.names.items()}
     of_grain = np.isin(records["name"], [i for i, text in kinds.items() if text.startswith("Grain ")])
@@ -299,7 +299,7 @@ def _start(
 
 
 def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[tuple[str, bool]]:
-    """Yield a sentence for each worker process that is in the middle of something, and whether it lives."""
+    """Yield a sentence for each worker process with an open span, and whether the process still runs."""
     me = os.getpid()
     numbers = _numbers([one for one in processes if one.pid != me], now_ns)
     for process in processes:
@@ -311,11 +311,11 @@ def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[tuple[str,
         if process.pid == me or not which.any():
             continue
         inside = [process.names[i][0] for i in process.records["name"][which].tolist() if i in process.names]
-        lives = _lives(process.pid)
+        runs = _is_running(process.pid)
         length = (_ends(process, now_ns)[which][-1] - process.records["start"][which][-1]) / 1e6
         when = (
             f"has been in {' > '.join(inside[-3:])} for {length:,.0f} ms"
-            if lives
+            if runs
             else f"was in {' > '.join(inside[-3:])}"
         )
-        yield f"worker {numbers[process.pid]} {when}{'' if lives else ' when it ended'}", lives
+        yield f"worker {numbers[process.pid]} {when}{'' if runs else ' when it ended'}", runs

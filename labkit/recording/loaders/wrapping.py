@@ -1,7 +1,7 @@
 """Known callables, wrapped in this process and in all that it starts; undone afterwards.
 
-A function of Python is wrapped in its own body, so that whoever keeps it, in an attribute or as an argument, calls the
-wrapper. What is made in C is wrapped where it is looked up.
+The body of a Python function is replaced, so that code that keeps the function, in an attribute or as an argument,
+calls the wrapper, too. A function in C is wrapped in the module or class in which it is looked up.
 
 Forked processes inherit what is wrapped. For processes that begin anew, a note travels with the object that describes
 them; unpickling it there wraps the same callables. A module that is imported later is wrapped when it is imported.
@@ -133,9 +133,9 @@ class Wrapped:
         self.put(function, "__code__", _body(_CALLS, new) if new.__code__.co_freevars else new.__code__)
 
     def pickle_original(self, what: Any) -> Any:
-        """Tell a pickler how to send a function whose place holds its wrapper now: by where it is looked up.
+        """Return how a pickler sends a function that is wrapped now: by the name under which it is looked up.
 
-        What keeps the function itself, in an attribute or as an argument, could not be sent otherwise.
+        Otherwise objects that keep the function, in an attribute or as an argument, could not be sent.
         """
         found = self._originals.get(id(what))
         return (_look_up, found[1:]) if found and found[0] is what else NotImplemented
@@ -258,7 +258,7 @@ def _open_file(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **kw
     ring = rings.now.ring
     if ring is None or not ring.open or mode not in ("rb", "br") or isinstance(file, int):
         return _open(file, mode, buffering, *args, **kwargs)
-    # What the system says of processes is asked by labkit itself; a path hands on what it was not given as None.
+    # labkit itself reads /proc and /sys. `Path.open` passes on each argument that it was not given as None.
     if any(one is not None for one in (*args, *kwargs.values())) or str(file).startswith(("/proc/", "/sys/")):
         return _open(file, mode, buffering, *args, **kwargs)
     return _open_timed(file, buffering)
@@ -287,14 +287,14 @@ def _arrive(folder: str, started_ns: int, first: int, own: list[known.Known]) ->
     if rings.now.ring is None:
         with contextlib.suppress(OSError):
             rings.now.ring = rings.Ring(folder, started_ns, first)
-            known.tell(own)
+            known.replace_own(own)
             Wrapped().install()
 
 
 def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
     """Return `start` of a process with a span, and with the note that the process takes along."""
 
-    def start_and_tell(self: Any) -> Any:
+    def start_with_note(self: Any) -> Any:
         ring = rings.now.ring
         if ring is None or not ring.open:
             return start(self)
@@ -305,4 +305,4 @@ def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             del self._labkit_note
 
-    return start_and_tell
+    return start_with_note

@@ -1,4 +1,4 @@
-"""What limits a pipeline, and what TensorFlow chose for it: the autotune lens.
+"""What limits a pipeline, and what TensorFlow chose for it: the report of `autotune`.
 
 TensorFlow tunes the parallelism and the buffers of a pipeline while it runs, and shows its choice nowhere; people
 ask for it again and again (tensorflow issues 58819, 62690, 62821 and 72369).
@@ -23,14 +23,14 @@ from labkit.recording.tfdata import nodes
 from labkit.recording.tfdata.driver import check_length, drive
 from labkit.recording.tfdata.nodes import Line, Node, Reading
 
-__all__ = ["Differential", "Lens", "Line", "Node", "Reading", "autotune", "differential", "read"]
+__all__ = ["AutotuneReport", "Differential", "Line", "Node", "Reading", "autotune", "differential", "read"]
 
 #: Where the consumer waits for a smaller share of its time, no node of the pipeline is said to limit the job.
 LEAST_WAIT = 0.05
 
 
 @dataclass(frozen=True, repr=False)
-class Lens(Reading):
+class AutotuneReport(Reading):
     """What AUTOTUNE did to one job: the last reading, and all readings in their order.
 
     Parameters
@@ -98,7 +98,7 @@ class Lens(Reading):
 
 def autotune(
     dataset: Any, accelerator: Any, *, steps: int | None = 40, every: int = 1, name: str = "the pipeline"
-) -> Lens:
+) -> AutotuneReport:
     """Drive `dataset` into `accelerator`, and read meanwhile what AUTOTUNE chooses.
 
     TensorFlow tunes for the first time about 10 ms after the start, and then at intervals that double up to a minute
@@ -119,7 +119,7 @@ def autotune(
 
     Returns
     -------
-    Lens
+    AutotuneReport
         ``print`` it or end a cell with it; `labkit.views.autotune_chart.draw` makes the picture.
 
     Raises
@@ -164,8 +164,9 @@ def autotune(
         kept.iterator = None  # a traceback that the caller keeps must not keep the iterator's threads
     wait, train = zip(*times_ms, strict=True)
     readings, after, seconds, cost_ms = zip(*taken, strict=True)
-    return Lens(**vars(readings[-1]), name=name, accelerator=accelerator.describe(), readings=readings, steps=after,
-                seconds=seconds, wait_ms=wait, train_ms=train, reading_ms=statistics.median(cost_ms))  # fmt: skip
+    facts = {"name": name, "accelerator": accelerator.describe(), "readings": readings, "steps": after}
+    times = {"seconds": seconds, "wait_ms": wait, "train_ms": train, "reading_ms": statistics.median(cost_ms)}
+    return AutotuneReport(**vars(readings[-1]), **facts, **times)
 
 
 def read(iterator: Any) -> Reading:

@@ -224,7 +224,7 @@ def parse(model: Any) -> Reading:
     Raises
     ------
     RuntimeError
-        If it lacks a field that the lens reads: it is an experimental interface, which may change.
+        If it lacks a field that is read here: it is an experimental interface, which may change.
     """
     nodes: list[Node] = []
     seen: Counter[str] = Counter()

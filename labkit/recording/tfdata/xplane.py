@@ -231,7 +231,7 @@ class _HostPlane:
             in_wait = inside(self.start[mine], self.end[mine], union(self.start[waits], self.end[waits]))
             owner[mine] = np.where(in_wait, _NEXT, _NO_OWNER)
         owner[marks] = _CONSUMER
-        # What a function does that waits for a network belongs to the wait.
+        # All that runs inside a function that waits for a network belongs to this wait.
         fetch = self._flags(lambda n: is_network(n) or n == _REQUEST)[self.events.name] & (owner != _NO_OWNER)
         for one in np.unique(line[fetch]).tolist():
             mine = np.flatnonzero((line == one) & (owner != _CONSUMER) & ~fetch)

@@ -1,8 +1,8 @@
 """Scale by simulation: hosts with accelerators, workers of a data service, one storage service, failures, money.
 
-`plan` says on paper what limits. Here batches travel one by one, on the clock of `labkit.simulate`: a worker reads and
-prepares, its link sends, the link of a host receives, and all accelerators step together when each has its batch. So
-buffers, slow workers and steps of unequal length count, too, for which no closed form is at hand.
+`plan` computes the limits by formulas. Here batches travel one by one, on the clock of `labkit.simulate`: a worker
+reads and prepares, its link sends, the link of a host receives, and all accelerators step together when each has its
+batch. So buffers, slow workers and steps of unequal length count, too, for which there is no formula.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class Fleet(Setting):
     network_latency_ms : float
         Of a request from a host to a worker.
     sharding : str
-        ``dynamic``: whoever is free takes the next batch; ``data``: each worker has an equal share of them.
+        ``dynamic``: a worker that is free takes the next batch; ``data``: each worker has an equal share of batches.
     slow_workers, slow_factor : float
-        Which share of the workers (of the hosts where there are none) takes how many times as long to prepare a
-        batch: none if it is 0, else at least one.
+        This share of the workers (of the hosts if there are no workers) takes `slow_factor` times as long to prepare a
+        batch. It is no worker if the share is 0, else at least one.
     step_spread : float
         Standard deviation of an accelerator's step, relative to its mean. All wait for the slowest.
     failure_hours : float or None
@@ -137,7 +137,7 @@ class _FleetJob:
             self.step_ns = lengths.max(axis=1)
         else:
             self.step_ns = np.full(self.steps, one)
-        #: What a batch takes from the storage, all of whose time that is.
+        #: Bytes and requests of a batch, and its time at the storage service.
         self.megabytes = fleet.batch_size * fleet.image_kb / 1e3 * (1 - fleet.cached)
         self.requests = self.megabytes / fleet.effective_request_mb
         self.stored_ns = 1e9 * max(self.megabytes / fleet.storage_mb_s, self.requests / fleet.storage_requests_s)
@@ -428,11 +428,11 @@ class Simulated(Answer):
     def assumptions(self) -> tuple[str, ...]:
         """What the simulation takes for granted, a sentence each."""
         s = self.setting
-        who = f"{s.workers:,} workers of {s.worker_cores:g} cores" if s.workers else "The cores of the hosts"
+        makers = f"{s.workers:,} workers of {s.worker_cores:g} cores" if s.workers else "The cores of the hosts"
         some = f", {s.slow_makers:,} of the {s.makers:,} machines in {s.slow_factor:g} times the time"
         slow = some if s.slow_makers else ""
         return (
-            f"{who} prepare{slow}; each machine reads, works and sends at the same time, {_READY} batches ahead.",
+            f"{makers} prepare{slow}; each machine reads, works and sends at the same time, {_READY} batches ahead.",
             "Training is synchronous: each step begins when all accelerators have a batch, and takes as long as the "
             "slowest; there is no time for gradients.",
             "Storage is shared fairly, and a read waits between half and one and a half times the mean.",

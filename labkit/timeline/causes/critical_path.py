@@ -28,7 +28,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.causes.beside import Beside
 from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.node_work import asynchronous
 from labkit.timeline.causes.per_gap import (
@@ -46,6 +45,7 @@ from labkit.timeline.causes.per_gap import (
     Causes,
 )
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
+from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
 from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, overlap, union
 from labkit.timeline.lanes import GET, PIPE, PUT, Lane
@@ -233,7 +233,7 @@ class CriticalPath:
         self.tracks = {i: Track(lanes[i], i, self.names) for i in shown}
         self.cores = run.host.cpus or len(self.tracks) + 1
         self.hidden = run.loader is not None and run.loader.hidden > 0
-        held_up = Beside(lanes, run).held_up if run.loader else {}
+        held_up = WorkerWaits(lanes, run).held_up if run.loader else {}
         self.held_up = {i: held_up[name] for i, name in enumerate(names) if name in held_up}
         self.ended = self._spans(lambda lane: lane.category != _KERNEL)
         self.copies = self._spans(lambda lane: lane.category == _COPY)
@@ -401,16 +401,17 @@ class CriticalPath:
         self.queue = -1
 
     def _rest(self, start: int, end: int, handed_over: bool = False, node: int = -1) -> None:
-        """Charge time in which nothing ran on the path: to what held the GIL or all cores, else to overhead.
+        """Charge time in which nothing ran on the path: to the op that held the GIL or all cores, else to overhead.
 
-        A `node` that may have worked itself is charged with it, unless processes were hidden: it may have waited for
-        them. What waits at a queue or a pipe has not. Where the path is not known, only a short time is overhead.
+        A `node` that may have worked itself is charged with it. If processes were hidden, it is not charged, because it
+        may have waited for them; nor is a node at a queue or a pipe. If the path is unknown, only a short time counts
+        as overhead.
         """
         if len(self.python.start):
             start += self._held(self.python, start, end, int(self.names.python[0]))
         if end - start >= FRAMEWORK_NS and len(self.full.start):
             start += self._held(self.full, start, end, -1)
-        for begin, now, starts in self.noted.values():  # what nobody else is to blame for is the start itself
+        for begin, now, starts in self.noted.values():  # time of a start without another cause is the start itself
             if begin <= start < end <= now:
                 self._charge(START, end - start, starts)
                 return

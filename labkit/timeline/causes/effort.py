@@ -4,12 +4,11 @@ A span says from when to when an op was open. It does not say what its thread di
 disk, records that are unpacked and a function that sleeps look alike. So the recorder samples the processor time of its
 process (`labkit.timeline.run.ProcessorTime`). Between two samples this time is a sum over ops: the time that an op was
 open, in all threads together, times its share of this time on a core. The shares are found by least squares, each
-between 0 and the number of cores. What is no op, such as the profiler itself, takes `BACKGROUND` of a core at most.
+between 0 and the number of cores. Work outside of ops, as that of the profiler, takes `BACKGROUND` of a core at most.
 
-Where threads wait for a core, all shares fall alike: they are divided by the share of the time in which threads that
-were ready had a core, which Linux counts. No op computes for longer than all threads computed or were ready, but for
-the one that trains. That is a limit where it is less than one core: of threads that take turns at the interpreter,
-those that wait for it are not ready.
+If threads wait for a core, all shares fall alike. So they are divided by the share of the time in which ready threads
+had a core, which Linux counts. No op but the train step computes for longer than all threads together computed or were
+ready. This is a limit where it is less than one core: threads that wait for the interpreter are not ready.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ class Effort(NamedTuple):
     ----------
     low, high : float
         Between these lies the share of this time in which the op computed, or was ready to: 0 to the number of cores.
-        They are a standard error beside two fits: where processor time fits an op as well as it fits what works all
-        the time, one gives it to the latter, and the other to the op.
+        They lie one standard error outside of two fits. Some processor time fits an op as well as it fits constant
+        background work: the first fit gives this time to the background, and the second fit gives it to the op.
     cores : float
         Cores that the op kept busy, on average over the window, at most.
     """
@@ -110,7 +109,7 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
         return {}
     found = _shares({key: opened[key] / 1e6 for key in large}, np.diff(cpu) / 1e6, length / 1e6, run)
     wanted, full = _wanted_ns(run), INTERPRETER_FULL * lanes[0].window_ns
-    # Who waits for the interpreter is not ready: where one core was full, it may have been that of an op that waited.
+    # A thread that waits for the interpreter is not ready, so with one core full an op may have waited without notice.
     if wanted < full and cpu[-1] - cpu[0] < full:
         for key in found.keys() - trains:
             most = wanted / float(opened[key].sum())
@@ -148,7 +147,7 @@ def had_core(computed_ns: float, queued_ns: float) -> float:
 def computed(run: Run) -> int:
     """Return how long threads had a core, all together; 0 where nobody counts it.
 
-    Samples of one process tell it, where there are some, and else the threads of all processes that lived to the end.
+    It comes from the samples of one process if there are some, and else from the threads that ran until the end.
     """
     if run.processor and (cpu := run.processor.cpu_ns):
         return cpu[-1] - cpu[0]
@@ -192,7 +191,7 @@ def _fit(
     weighted, target = np.vstack([weighted, held]), np.r_[target, np.zeros(len(held))]
     solved = lsq_linear(weighted, target, bounds=(0.0, most))
     found, left = solved.x, (target - weighted @ solved.x)[: len(length)]
-    # What works all the time, and has all or none of its share, is known: nothing can be mistaken for it.
+    # If the share of constant background work is at one of its bounds, it is known, and no op can be mistaken for it.
     free = weighted[:, :-1] if solved.active_mask[-1] else weighted
     spread = np.linalg.pinv(free.T @ free) * (left @ left) / max(1, len(length) - len(found))
     return found.tolist(), np.sqrt(np.maximum(np.diag(spread), 0)).tolist()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from labkit.timeline.causes.beside import Beside
 from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE
+from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import RESTS, Lane
 from labkit.timeline.run import LoaderFacts, Run
@@ -32,7 +32,7 @@ _AHEAD = {
 _LESS = 0.9
 
 
-class LoaderAdvice(Beside):
+class LoaderAdvice(WorkerWaits):
     """What to change for the cause that took most, as `str` of it.
 
     Parameters
@@ -62,11 +62,11 @@ class LoaderAdvice(Beside):
             # Its own arguments; the others are those of MultiprocessingOptions.
             self.more = self.more.replace("num_workers", "worker_count")
             self.further = self.further.replace("per_worker_buffer_size", "worker_buffer_size")
-        if self.processes and self.beside and self.facts.framework == "python":
+        if self.processes and self.workers and self.facts.framework == "python":
             self.more = "more workers"  # a generator around a loader that has some
         # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
         self.dali = self.facts.framework == "dali" or self.blame.startswith("DALI")
-        self.alone = not self.beside and not self.dali
+        self.alone = not self.workers and not self.dali
 
     def __str__(self) -> str:
         """Return the advice as a sentence."""
@@ -96,9 +96,9 @@ class LoaderAdvice(Beside):
         """Whether the accelerator waits for workers of which each needs less time than it trains: a buffer is short."""
         trains = self.trains.busy
         waits = complement(trains, 0, self.trains.window_ns)
-        together = union_of(lane.busy for lane in self.beside)
+        together = union_of(lane.busy for lane in self.workers)
         awaited = at_least([waits, together], 2).total_ns
-        longest = max((lane.busy.total_ns for lane in self.beside), default=trains.total_ns)
+        longest = max((lane.busy.total_ns for lane in self.workers), default=trains.total_ns)
         if self.in_turn:  # each waits for the others
             longest = together.total_ns
         return longest <= _LESS * trains.total_ns and awaited >= waits.total_ns / 2
@@ -107,7 +107,7 @@ class LoaderAdvice(Beside):
     def pauses(self) -> bool:
         """Whether the workers rest for most of the time in which the accelerator trains: they do not work ahead."""
         trains = self.trains.busy
-        both = at_least([trains, union_of(lane.busy for lane in self.beside)], 2).total_ns if self.beside else 0
+        both = at_least([trains, union_of(lane.busy for lane in self.workers)], 2).total_ns if self.workers else 0
         return both < trains.total_ns / 2
 
     @property
@@ -115,7 +115,7 @@ class LoaderAdvice(Beside):
         """Whether the thread that trains prepares more than the workers of the loader, which are there."""
         mine, theirs = (
             sum(lane.by_category.get(kind, 0) for lane in lanes for kind in ("decode", "resize", "map"))
-            for lanes in (self.consumer, self.beside)
+            for lanes in (self.consumer, self.workers)
         )
         return (self.processes or (self.dali and not self.blame.startswith("DALI"))) and mine > theirs
 
@@ -175,7 +175,7 @@ class LoaderAdvice(Beside):
     def _batch(self) -> str:
         if self.alone:
             return f"{self.more}, so that batches are made beside the training; and one copy for each batch, in uint8."
-        if any(lane.by_category.get("batch") for lane in self.beside):
+        if any(lane.by_category.get("batch") for lane in self.workers):
             return f"a cheaper {self.blame}: stack arrays once, in uint8 until the device, without a loop in Python."
         return "make batches in the workers, not in the thread that trains; one copy for each, uint8 until the device."
 

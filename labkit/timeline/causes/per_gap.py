@@ -15,17 +15,17 @@ from labkit.timeline.wording import milliseconds, percent, short_op
 
 #: What the accelerator waits for. ``fetch``: bytes from storage; ``prep``: decoding and all other map work; ``batch``:
 #: copying elements together; ``transfer``: from process to process; ``copy``: the way into the device; ``start``: the
-#: first batch of all, and what nothing else explains while an epoch begins or a shuffle buffer fills; ``framework``:
-#: handing over, scheduling, Python. The last four are those of other loaders than tf.data: ``queue empty`` and ``queue
-#: full``, where nobody is seen at the other end; ``core wait`` and ``GIL wait``, by which work lasts longer because its
-#: thread had no core, or did not have the interpreter.
+#: first batch of all, and unexplained time while an epoch begins or a shuffle buffer fills; ``framework``: handing
+#: over, scheduling, Python. The last four belong to other loaders than tf.data. ``queue empty`` and ``queue full`` are
+#: waits at a queue whose other end was not recorded. ``core wait`` and ``GIL wait`` are the time by which work lasts
+#: longer because its thread had no core, or did not have the interpreter.
 CAUSES = ("fetch", "prep", "batch", "transfer", "copy", "start", "framework", "unknown", "queue empty", "queue full",
           "core wait", "GIL wait")  # fmt: skip
 
 FETCH, PREP, BATCH, TRANSFER, COPY, START, FRAMEWORK, UNKNOWN, EMPTY, FULL, CORE, GIL = range(len(CAUSES))
 
-#: What nobody was seen to work on.
-NOT_SEEN = "unknown", "queue empty", "queue full"
+#: Causes of time in which no recorded thread worked.
+UNEXPLAINED = "unknown", "queue empty", "queue full"
 
 #: The causes in the words of a sentence.
 WORDS = {
@@ -56,9 +56,9 @@ def by_cause(parts_ns: np.ndarray) -> Counter[str]:
     return Counter({cause: ns for code, (cause, ns) in parts if code <= UNKNOWN or ns})
 
 
-def nobody_seen(parts: Mapping[str, float]) -> float:
+def unexplained_share(parts: Mapping[str, float]) -> float:
     """Return what of times, or of shares, by cause nobody was seen to work on."""
-    return sum(parts.get(cause, 0) for cause in NOT_SEEN)
+    return sum(parts.get(cause, 0) for cause in UNEXPLAINED)
 
 
 class Cause(NamedTuple):

@@ -26,8 +26,8 @@ class Split:
         Train steps, and the handing over of batches that are ready, their copy into the device included: how long the
         run would take if data were there at once.
     prep_stall : float
-        What is added if data are in memory, and have to be prepared: the way of a batch from the process that made it
-        is in it, since a batch that is there at once needs none.
+        The time that is added if data are in memory and have to be prepared. The transfer of a batch from the process
+        that made it is included, because a batch that is there at once needs no transfer.
     fetch_stall : float
         What is added if they have to be fetched from storage, too.
     """
@@ -52,7 +52,7 @@ def split(path: CriticalPath) -> Split:
         return Split(1.0, 0.0, 0.0)
     first, last = waits.end[:-1], waits.end[1:]
     measured = last - first
-    # What keeps the interpreter from starting the next step is prep; all else outside of a wait is the job's own.
+    # Time in which Python of the pipeline delays the next step is prep; all other time outside of waits is the job's.
     work = union(np.r_[waits.start, busy.start], np.r_[waits.end, busy.end])
     held = at_least([complement(work, 0, path.lanes[0].window_ns), path.python], 2)
     outside_wait = waits.start[1:] - first - overlap(held, first, last)

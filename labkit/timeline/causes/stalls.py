@@ -15,20 +15,20 @@ from labkit.timeline.causes import thresholds
 from labkit.timeline.causes.effort import Effort, computed, had_core, queued
 from labkit.timeline.causes.loader_advice import LoaderAdvice
 from labkit.timeline.causes.node_work import NodeWork, asynchronous, in_loop
-from labkit.timeline.causes.per_gap import FETCH, NOT_SEEN, Causes, by_cause, filling, nobody_seen
+from labkit.timeline.causes.per_gap import FETCH, UNEXPLAINED, Causes, by_cause, filling, unexplained_share
 from labkit.timeline.causes.thresholds import (
     AHEAD,
     CALLS,
     FEW,
     HANDED_OVER,
     HIDDEN,
+    HIDDEN_PER_SEEN,
     INTERPRETER_FULL,
     LEAST,
     LOOP,
     MADE,
     MANY_CALLS,
     MANY_PARTS,
-    OF_SEEN,
     ONE_BY_ONE,
     ONE_CORE,
     ONE_THREAD,
@@ -48,7 +48,7 @@ from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import COPIED, percent, short_op
 
 _BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start")
-# What helps a node that reads, if it computes meanwhile.
+# Advice for a node that reads and computes while it reads.
 _FILES = {
     **dict.fromkeys(
         ("TFRecord", "TextLine", "FixedLengthRecord"),
@@ -64,7 +64,7 @@ _SOURCES = {
     "FileCacheImpl": "since its file is read, and its values are built, in each epoch. Use cache() in memory where it "
     "fits, or keep smaller elements: uint8, or what the next map makes of them",
 }
-# What takes one value only, so that no call of it works on a batch.
+# Ops that take one value only, so that no call of them works on a batch.
 _ONE_VALUE = re.compile("ReadFile|Decode(AndCrop)?(Jpeg|Png|Gif|Bmp|Image|Wav)")
 # Nodes that hand on fewer elements than they take.
 _DROPS = re.compile("::(FiniteTake|FiniteSkip|Filter|Shard|TakeWhile|Window)")
@@ -73,7 +73,7 @@ _DRAWN = re.compile(r".*::DirectedInterleave::[^:]+(?=::(Zip::)?Batch(V\d+)?::Ra
 _RESAMPLED = re.compile(r".*::DirectedInterleave::Prefetch::\w*Map(V\d+)?::Filter::\w*Map(V\d+)?::Zip(::|$)")
 # Nodes that take elements of several lengths, before a map.
 _UNEVEN = "::(PaddedBatch|GroupBy)"
-# What the map of Keras's timeseries_dataset_from_array takes its windows from.
+# The node from which the map of Keras's timeseries_dataset_from_array takes its windows.
 _WINDOWS = re.compile(r"Map(V\d+)?::Zip::(Parallel)?Map(V\d+)?::Zip::ForeverRepeat::FromTensor$")
 # Nodes whose function makes a dataset, and what a generator is made of.
 _DATASETS = ("FlatMap", "Interleave", "Generator")
@@ -101,8 +101,8 @@ class Stalls:
         Shares of the window by cause (`labkit.timeline.causes.CAUSES`), 0 for one that it lacks; together the idle
         share of the gaps.
     cause : str or None
-        The cause to change: the largest that can be changed in the pipeline, None where none reaches `LEAST` of
-        `labkit.timeline.causes.thresholds`; preparation where a loop of a map is seen by the events that it leaves.
+        The cause to change: the largest cause that can be changed in the pipeline. It is None if no cause reaches
+        `LEAST` of `labkit.timeline.causes.thresholds`, and preparation if many short events show a loop in a map.
     blame : str or None
         The op or node that took most of it, in the word that readers know it by.
     blamed_share : float
@@ -123,7 +123,7 @@ class Stalls:
     @property
     def unexplained(self) -> float:
         """Return the share of the window in which nobody was seen to work on what was waited for."""
-        return nobody_seen(self.shares)
+        return unexplained_share(self.shares)
 
 
 def stalls(
@@ -159,24 +159,24 @@ def stalls(
     for (cause, op), ns in by_op.items():
         total[cause] += ns - causes.by_op[cause, op]
     worst = max(_BLAMED, key=lambda cause: total[cause])
-    not_seen = nobody_seen(shares)
+    unexplained = unexplained_share(shares)
     handed_over = overlap_ns["neither"] >= HANDED_OVER * span or shares["framework"] >= HANDED_OVER
     work = NodeWork(lanes, causes.names, causes.gaps)
     ops_ns = sum(ns for (cause, op), ns in by_op.items() if cause == "prep" and causes.names[op] not in work.calls)
     small = _taken_apart(work, steps, span, ops_ns, total["batch"])
     ready = had_core(computed(run), queued(run)) if crowded else 1.0
     small = small or _small_calls(lanes, run, causes.names, steps, handed_over, ready)
-    unseen = max(shares["framework"], not_seen)
+    unseen = max(shares["framework"], unexplained)
     loop = _hidden_loop(lanes, run, work, steps) if unseen >= LEAST else None
     together = _together(lanes, shares)
-    if run.loader and not_seen * span >= max(LEAST * span, total[worst]):
+    if run.loader and unexplained * span >= max(LEAST * span, total[worst]):
         if run.loader.hidden:
             advice = (
                 "nothing yet: what processes do that began before the recording is not seen; let the loader start its "
                 "workers in the recording."
             )
             return Stalls(shares, None, None, 0.0, advice)
-        if not together and 2 * not_seen >= sum(shares.values()):
+        if not together and 2 * unexplained >= sum(shares.values()):
             advice = (
                 f"nothing yet: nobody saw what ran in most of the gaps{_queues(shares)}. Where threads or processes of "
                 "your own make the batches, labkit.known('module.function') shows their functions."
@@ -197,14 +197,14 @@ def stalls(
     found = _Blame(worst, blame or "", causes, lanes, run, efforts, work, loop, crowded)
     small = small if worst in ("prep", "batch") else None
     node = _starts(causes, total[worst])
-    told = run.advice.get(worst)
-    known = (told or run.loader) and (crowded or told or str(LoaderAdvice(worst, blame, lanes, run, efforts)))
+    given = run.advice.get(worst)
+    known = (given or run.loader) and (crowded or given or str(LoaderAdvice(worst, blame, lanes, run, efforts)))
     advice = known or small or (node and _start(node, work)) or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice, filling(node) if node and worst != "start" else None)
 
 
 def _as_work(by_op: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
-    """Return the time of each op with what it waited for a core, or for the interpreter: what helps is said of both."""
+    """Return the time of each op, its waits for a core or for the interpreter included: the same advice helps both."""
     found = {key: ns for key, ns in by_op.items() if key[0] in _BLAMED}
     cause_of = {op: cause for cause, op in reversed(found)}  # the one that took most
     for (cause, op), ns in by_op.items():
@@ -216,7 +216,7 @@ def _as_work(by_op: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]
 def _queues(shares: Mapping[str, float]) -> str:
     """Return which queue kept others waiting, to be put behind a sentence; nothing where it was none."""
     words = {"queue empty": "at an empty queue", "queue full": "at a full queue"}
-    longest = max(NOT_SEEN, key=lambda cause: shares[cause])
+    longest = max(UNEXPLAINED, key=lambda cause: shares[cause])
     return f", which were waits {words[longest]}" if longest in words else ""
 
 
@@ -258,13 +258,13 @@ def _crowded(run: Run, span: int) -> str | None:
 def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
     """Return what to look at where processes wait for each other for longer than for anything else.
 
-    What is part of a train step keeps the accelerator busy, as far as one process can see.
+    Such a wait is part of a train step, so in the recording of one process the accelerator looks busy meanwhile.
     """
-    whose = lanes[0].name.rpartition(" · ")[0]
+    prefix = lanes[0].name.rpartition(" · ")[0]
     for lane in lanes:
         process, _, name = lane.name.rpartition(" · ")
         share = lane.by_category.get("transfer", 0) / lane.window_ns if lane.window_ns else 0.0
-        if lane.kind == "script" and process == whose and share >= max(thresholds.TOGETHER, *shares.values()):
+        if lane.kind == "script" and process == prefix and share >= max(thresholds.TOGETHER, *shares.values()):
             return (
                 f"whatever slows the slowest process: {name} takes {percent(share)} of the window, and no process goes "
                 "on before all are there. The one that spends the least time in it is the slowest."
@@ -275,13 +275,13 @@ def _together(lanes: Sequence[Lane], shares: dict[str, float]) -> str | None:
 def _nothing_to_blame(steps: int, shares: dict[str, float], small: str | None, crowded: str | None) -> str:
     if not steps:
         return "nothing can be said: the trace holds no train step."
-    not_seen = nobody_seen(shares)
-    if max(shares["framework"], not_seen) < LEAST:
+    unexplained = unexplained_share(shares)
+    if max(shares["framework"], unexplained) < LEAST:
         if sum(shares.values()) < 2 * LEAST:
             return "nothing: the accelerator is the limit, the input pipeline is good enough."
         return f"nothing single: no cause takes {percent(LEAST)} of the window; more steps tell more."
-    if not_seen > shares["framework"]:
-        # Who had no core may not be seen, but how often a map was called is counted all the same.
+    if unexplained > shares["framework"]:
+        # A thread without a core may leave no span, but the calls of a map are counted all the same.
         if small or crowded:
             return small or crowded
         return "nothing yet: nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."
@@ -326,7 +326,7 @@ def _taken_apart(work: NodeWork, steps: int, span: int, ops_ns: int, batch_ns: i
                 "a step are drawn one by one. Batch before sample_from_datasets, where a batch may come from one."
             )
     for path in work.of("TensorSlice"):
-        # What stands between an array and the first batch of its elements.
+        # The nodes between an array and the first batch of its elements.
         above = list(takewhile(lambda node: not _ONE_LENGTH.match(node), reversed(path.split("::")[:-1])))
         if path not in many or not all(map(_ORDERS.fullmatch, above)) or sum(map(work.own_ns, many)) < least:
             continue
@@ -352,9 +352,9 @@ def _small_calls(
 ) -> str | None:
     """Return what helps where a map is called for many elements, and each call is shorter than it takes to make it.
 
-    The calls are those of the nodes: of operations that take next to nothing, the profiler keeps few. `handed_over`
-    tells whether much of the window was spent on handing over, whatever a call takes; `ready` is the share of the time
-    in which threads that were ready had a core, without which all operations take longer than their work.
+    The calls are those of the nodes, because the profiler keeps few of the shortest operations. `handed_over` says
+    whether much of the window was spent on handing over, however long a call takes. `ready` is the share of the time in
+    which ready threads had a core; where it is below 1, all operations take longer than their work.
     """
     codes = [CATEGORIES.index(c) for c in ("decode", "resize", "map")]
     pipeline = [lane for lane in lanes if lane.kind == "pipeline"]
@@ -365,7 +365,7 @@ def _small_calls(
     shapes = [part.shape for part in run.work.components] if run.work else []
     if any(shape is None or None in shape for shape in shapes):
         return None
-    # What draws the dataset for each element of sample_from_datasets is a map of numbers that nobody has written.
+    # sample_from_datasets draws the dataset of each element in a map of its own, which no reader has written.
     others = [re.escape(match[0]) + "(::Zip|::Batch|$)" for match in map(_DRAWN.match, names) if match]
     others += [_UNEVEN] + ["::DirectedInterleave::"] * any(map(_RESAMPLED.match, names))
     others = re.compile("|".join(others))
@@ -404,7 +404,7 @@ def _hidden_loop(lanes: Sequence[Lane], run: Run, work: NodeWork, steps: int) ->
         return None
     seen = sum(len(lane.name_id) for lane in lanes)
     hidden = profile.events * steps / profile.profiled_steps - seen
-    if hidden < max(HIDDEN * calls, OF_SEEN * seen):
+    if hidden < max(HIDDEN * calls, HIDDEN_PER_SEEN * seen):
         return None
     return (
         f"one op for all values in place of a loop: each call of the map leaves {hidden / calls:,.0f} events of ops "
@@ -430,7 +430,7 @@ def _is_map(node: str) -> bool:
 
 @dataclass(frozen=True)
 class _Blame:
-    """What was found in the gaps, and what the pipeline has already."""
+    """The facts that advice depends on: the cause of the gaps, and the pipeline as it is."""
 
     cause: str
     blame: str
@@ -516,7 +516,7 @@ class _Blame:
         return ns is not None and ns >= thresholds.QUEUED * self.lanes[0].window_ns
 
     def unsure(self, what: str) -> str | None:
-        """Return that nobody can tell whether `what`, where other programs held cores that threads waited for."""
+        """Return a sentence that `what` is uncertain, if threads waited for cores that other programs held."""
         others = self.run.host.others or 0.0
         if others < thresholds.CROWDED or not self.queued:
             return None
@@ -544,7 +544,7 @@ class _Blame:
 
     def then(self, change: str) -> str:
         """Return what else to change as a further sentence; where it is refused, why the first one stands."""
-        return " That is less work, whoever holds the cores." if refused(change) else f" Then {change}"
+        return " That is less work, also while others hold the cores." if refused(change) else f" Then {change}"
 
     def at_once(self, *categories: str) -> float:
         """Return how many threads do such work at once in the gaps."""
@@ -591,7 +591,7 @@ def _advice(found: _Blame, overlap_ns: Mapping[str, int]) -> str:
     # A parallel map below the last node works ahead, too, by a few elements.
     ahead = ahead or overlap_ns["both"] >= (AHEAD if found.nodes else OVERLAPS) * busy_ns
     rests = overlap_ns["accelerator"] >= lanes[0].window_ns - busy_ns
-    # What works ahead may be late only since it waited for a core; what waits for something else is not.
+    # A pipeline that works ahead may be late only because it waited for a core, unless it waits for something else.
     computes = cause != "fetch" and not found.waits
     if ahead and computes and found.crowded and found.keeps_up:
         return found.crowded
@@ -836,9 +836,9 @@ def _python(found: _Blame) -> str:
 def _thrown_away(found: _Blame) -> tuple[str, float] | None:
     """Return a node that drops elements behind a map, and how many are made for each that it hands on; or None.
 
-    A filter asks its input for every element. A shard and a skip let their input skip elements, which the input makes
-    all the same, so there the calls of the ops on the path are counted, those that no loop repeats. Where the map makes
-    other elements than those that are dropped, as single ones of a batch, nobody can tell.
+    A filter asks its input for every element. A shard and a skip ask their input to skip elements, but the input makes
+    them all the same. So for these two, the calls of the ops on the path are counted, except those that a loop repeats.
+    If the map makes other elements than those that are dropped, as parts of a batch, the number is not known.
     """
     work, words = found.work, {"Shard": "shard", "FiniteSkip": "skip", "Filter": "filter"}
     if found.blame in found.nodes:
@@ -932,9 +932,10 @@ def _grows(work: NodeWork) -> bool:
 def _made(found: _Blame) -> float:
     """Return how many elements the map that is called most makes for each one that the train steps took; 0 if unknown.
 
-    A map that is fused with its batch is asked for batches, so it counts for little here. Of maps that are zipped,
-    nobody can tell one from the other by the path. At the end of each inner pipeline a map is asked in vain, so that
-    what it calls is counted, too. Elements that are put together twice are parts of what a batch holds, such as frames.
+    A map that is fused with its batch is asked for batches, so it counts for little here. Maps below a zip are left
+    out, because their path does not distinguish them. At the end of each inner pipeline a map is called without a
+    result, so the ops that it ran are counted, too. Elements that are batched twice, such as frames, are parts of
+    the elements of a batch.
     """
     in_map = short_op(found.caller or "Map") == "Map"
     if not found.run.images or not in_map or not any(map(_DROPS.search, found.work.calls)):

@@ -1,4 +1,4 @@
-"""The lengths and shares at which a cause is told from another one, in one place."""
+"""The lengths and shares that separate one cause from another one, in one place."""
 
 #: No scheduling takes longer than this: where the trace shows nothing for longer, the cause is unknown. Nanoseconds.
 FRAMEWORK_NS = 1_000_000
@@ -17,9 +17,9 @@ START_NS = 500_000
 #: A cause that takes a smaller share of the window is not blamed.
 LEAST = 0.05
 
-#: Where fewer threads than this work at once, work is said to be done one by one.
+#: If fewer threads than this work at once, the elements are made one by one.
 ONE_BY_ONE = 1.5
-#: and up to this many it is a single thread that does all.
+#: Up to this many, a single thread does all the work.
 ONE_THREAD = 1.05
 
 #: A read that takes this many times the usual one is a straggler.
@@ -32,31 +32,31 @@ AHEAD = 0.5
 
 #: An op that computes for at least this share of the time in which it is open is said to compute,
 COMPUTES = 0.4
-#: and one that computes for at most this share is said to wait. Where both may be, nobody can tell.
+#: and an op that computes for at most this share is said to wait. If both are possible, neither is said.
 WAITS = 0.45
 
 #: Ops that are open for a smaller share of the window are left out.
 OPEN = 0.02
 #: Cores that this process keeps busy beside its ops, at most: the profiler, tf.data's own clocks, the notebook.
 BACKGROUND = 0.25
-#: How firmly ops are held to nothing in one fit of `labkit.timeline.causes.effort`, and what works all the time
+#: Weights that pull shares to 0 in the two fits of `labkit.timeline.causes.effort`: those of ops in the first fit,
 HELD = 0.03
-#: in the other one.
+#: and the share of constant background work in the second fit.
 FIRMLY = 0.3
 
-#: Threads that compute had a core for at least this share of the time in which they were ready, whatever is counted:
-#: those that wake for a few microseconds are queued for most of it, and tell little of the others.
+#: Computing threads are assumed to have a core for at least this share of the time in which they are ready. A smaller
+#: count comes from threads that wake for a few microseconds: they are queued for most of it, unlike the others.
 LEAST_READY = 0.1
 
 #: All calls of Python functions together keep at least this share of one core busy: the interpreter is full.
 INTERPRETER_FULL = 0.7
 
-#: Threads that hardly do anything else than to wait for the interpreter keep at least this share of a core busy,
+#: Threads that wait for the interpreter nearly all the time keep at least this share of a core busy,
 TAKES_TURNS = 0.9
 #: and threads that take turns at it keep no more cores busy than this, all together.
 ONE_CORE = 1.3
-#: A thread that waits for the interpreter wakes every 5 ms to ask for it, and one that waits for a disk, an answer or a
-#: lock as it comes: from so many pauses in a second without a core on, it asks.
+#: A thread that waits for the interpreter wakes every 5 ms to ask for it. A thread that waits for a disk, an answer or
+#: a lock wakes only when that comes. From so many pauses in a second without a core, it waits for the interpreter.
 ASKS = 100
 
 #: A node that asks for this many times the elements that it hands on throws work away.
@@ -68,7 +68,7 @@ MADE = 1.5
 #: A node that waits for more than this share of the time of an op is the one that calls it.
 CALLS = 0.6
 
-#: More threads than this, on average over the time that any runs an op, are no calls one at a time.
+#: If more threads than this run an op, on average over the time in which any thread runs it, calls run in parallel.
 AT_ONCE = 1.25
 
 #: An element of so many parts takes a batch apart into as many copies.
@@ -83,11 +83,11 @@ PADDED = 0.1
 #: A function that runs an op so many times in one call goes through its values in a loop.
 LOOP = 32
 
-#: So many events of a call of a map that the timeline does not show, and so many times those that it shows, are those
-#: of a loop of short ops, where nobody saw what ran in some of the gaps.
-HIDDEN, OF_SEEN = 500, 4
+#: A call of a map with at least this many events that the timeline does not show, and this many times the events that
+#: it shows, holds a loop of short ops. This counts only if the cause of some gaps is unknown.
+HIDDEN, HIDDEN_PER_SEEN = 500, 4
 
-#: An inner pipeline of fewer elements than this has none that could be made at once.
+#: An inner pipeline of fewer elements than this has too few to make them in parallel.
 FEW = 4
 
 #: Calls of a map whose operations take less than this, on average, are short beside what it takes to make one: about

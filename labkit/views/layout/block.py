@@ -1,8 +1,8 @@
 """Spans of a layout as columns in one block of bytes.
 
-Spans are sorted into *series*: one category of one nesting depth of one lane, whose spans never overlap. A series is
-therefore its own level of detail: with the sum of all lengths before each span, the time covered between any two
-instants is two look-ups, at every zoom and without asking Python again.
+Spans are sorted into *series*. A series is one category of one nesting depth of one lane, so its spans never overlap.
+With the sum of all lengths before each span, the covered time between any two instants takes two look-ups. So the
+browser draws every zoom from the same columns, without another request to Python.
 
 The block is a header (JSON) and the columns it names, little endian, each at a multiple of 8 bytes::
 
@@ -149,7 +149,7 @@ class Block:
         return [row for row in rows if row]
 
     def _steps_of(self, step: np.ndarray) -> int:
-        """Append the steps of a series, unless none is known; return where they begin, or -1."""
+        """Append the steps of a series if any is known; return where they begin, or -1."""
         if step.max() < 0:
             return -1
         self._steps.append(step)

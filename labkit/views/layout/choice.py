@@ -67,7 +67,7 @@ def chosen_lanes(
 ) -> tuple[list[int], list[int], list[int]]:
     """Return the lanes of a picture of a part of a run: those that stand apart, those of the band, and the others.
 
-    Workers are one band, unless they are few and what they do in so many `pixels` can be told apart. `most` lanes
+    Workers are one band, unless they are few and their spans can be distinguished in so many `pixels`. `most` lanes
     stand apart. Lanes that hardly work are in none of the three.
     """
 

@@ -173,10 +173,10 @@ def tables(number: int, run: dict[str, Any], timeline: Timeline, texts: dict[int
         times = f"{start_ns / 1e6:.3f}", f"{length_ns / 1e6:.3f}", str(step) if step >= 0 else ""
         rows.append((Html(button), *times, texts[k]))
     longest = f"the {_ROWS} longest of " if len(gaps) > _ROWS else ""
-    whose, count = f"{run['label']}: " if run["label"] else "", f"{len(gaps):,} gap{'s' * (len(gaps) != 1)}"
-    above = f"{whose}{longest}{count} of the accelerator"
+    prefix, count = f"{run['label']}: " if run["label"] else "", f"{len(gaps):,} gap{'s' * (len(gaps) != 1)}"
+    above = f"{prefix}{longest}{count} of the accelerator"
     both = (
-        Table(("lane", "kind", "busy", "spans", "time by kind of work"), lanes, caption=f"{whose}lanes", styled=False),
+        Table(("lane", "kind", "busy", "spans", "time by kind of work"), lanes, caption=f"{prefix}lanes", styled=False),
         Table(("gap", "starts at, ms", "lasts, ms", "step", last), rows, caption=above, styled=False),
     )
     return "".join(table._repr_html_() for table in both)

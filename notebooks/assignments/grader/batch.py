@@ -51,7 +51,7 @@ class Row:
         Points of each exercise, as ``{"1.1": 20.0}``.
     sentence : str
         What was found, put right, stopped; which tests fail.
-    untold : str
+    private_reason : str
         For the instructor alone: why the code was ended, where that may tell of hidden tests.
     unprotected : str
         Names of the protections that this machine did not have for it, as in `isolation.MISSING`.
@@ -63,7 +63,7 @@ class Row:
     status: str
     scores: dict[str, float] = field(default_factory=dict)
     sentence: str = ""
-    untold: str = ""
+    private_reason: str = ""
     unprotected: str = ""
 
     @property
@@ -102,10 +102,10 @@ class Submission:
         return sorted(self.notebooks or self.others)
 
 
-def collect(folder: Path, sets: tuple[str, ...], told: Callable[[Path], str] = lambda _: "") -> list[Submission]:
+def collect(folder: Path, sets: tuple[str, ...], set_of: Callable[[Path], str] = lambda _: "") -> list[Submission]:
     """Return every submission in a folder, in the order of students and sets.
 
-    An empty folder of a set is a submission without files. Of a notebook whose name tells no set, `told` may tell it.
+    An empty folder of a set is a submission without files. `set_of` returns the set of a notebook whose name has none.
     What a later download replaced is no part of it.
 
     Raises
@@ -122,7 +122,7 @@ def collect(folder: Path, sets: tuple[str, ...], told: Callable[[Path], str] = l
         return found.setdefault((student, name), Submission(student, name))
 
     def add(student: str, name: str, path: Path) -> None:
-        of(student, name or (told(path) if path.suffix.lower() == ".ipynb" else "")).add(path)
+        of(student, name or (set_of(path) if path.suffix.lower() == ".ipynb" else "")).add(path)
 
     sets = tuple(sorted(sets, key=len, reverse=True))  # ps10 is not ps1
     entries = sorted(folder.iterdir())
@@ -337,7 +337,7 @@ def _enter(row: Row, checked: Checked, evaluation: Evaluation, course: Course, a
             parts.append(f"{number}: {failed}")
     if evaluation.stopped:
         parts.insert(0, f"zero: the code {evaluation.stopped}")
-        row.untold = evaluation.untold and _sentence([f"the code {evaluation.untold}"])
+        row.private_reason = evaluation.private_reason and _sentence([f"the code {evaluation.private_reason}"])
     row.status = "stopped" if evaluation.stopped else "repaired" if checked.notes else "graded"
     try:
         entered = course.record(api, row.student, row.set_name, checked.notebook, evaluation)
@@ -384,7 +384,7 @@ def table(rows: list[Row]) -> str:
         texts = [as_cell(text) for text in (row.student, row.set_name, row.status)]
         # What was not graded has no points: a zero would be an answer.
         total = "" if row.status == "error" else f"{row.total:g}"
-        last = (as_cell(row.sentence), as_cell(row.file), as_cell(row.untold), row.unprotected)
+        last = (as_cell(row.sentence), as_cell(row.file), as_cell(row.private_reason), row.unprotected)
         writer.writerow([*texts, total, POINTS, *scores, *last])
     return out.getvalue()
 

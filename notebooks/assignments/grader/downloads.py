@@ -110,9 +110,9 @@ def collect(
     wrapper = _wrapper(paths, sets)
     title = _title(paths, wrapper, {student.id for student in known.values() if student.platform == "blackboard"})
     if title:
-        report(f"user names of Blackboard are what follows {one_line(title)!r}; if not, mend the ids in {NAMES}")
+        report(f"user names of Blackboard are what follows {one_line(title)!r}; if not, correct the ids in {NAMES}")
 
-    def told(path: PurePosixPath) -> tuple[Student | None, tuple[str, ...], str, str]:
+    def facts_of(path: PurePosixPath) -> tuple[Student | None, tuple[str, ...], str, str]:
         """Return whose file it is, what is left of its path, its set, and the date of its attempt."""
         who, parts, name = _whose(path.parts[wrapper:] or path.parts, sets, title)
         if given and any(given in part for part in parts):
@@ -127,7 +127,7 @@ def collect(
     namesakes: dict[tuple[str, str], set[str]] = defaultdict(set)
     for path in paths:
         if not _tells_of_an_attempt(path, wrapper):
-            who, _, name, date = told(path)
+            who, _, name, date = facts_of(path)
             newest[who, name] = max(date, newest.get((who, name), ""))
             if name:
                 handed_in.setdefault(who, name)
@@ -136,7 +136,7 @@ def collect(
     for path, read in _files(download, leave_out):
         if _tells_of_an_attempt(PurePosixPath(path), wrapper):
             continue
-        who, parts, name, date = told(PurePosixPath(path))
+        who, parts, name, date = facts_of(PurePosixPath(path))
         if who is None:
             leave_out(path, "tells no student")
             continue
@@ -151,8 +151,8 @@ def collect(
         except _DAMAGED as error:
             leave_out(path, f"cannot be unpacked ({one_line(str(error), 100)})")
             continue
-        told_by_any = name or handed_in.get(who, "")
-        who = _own(who, known, sets, told_by_any, alone=len(namesakes[who.name, told_by_any]) == 1)
+        any_set = name or handed_in.get(who, "")
+        who = _own(who, known, sets, any_set, alone=len(namesakes[who.name, any_set]) == 1)
         place = folder / who.student / name / _file_name(parts[-1])
         if not place.parent.resolve().is_relative_to(folder.resolve()):  # other programs unpack links, too
             links = f"{who.student} is a link" + (f", or {name} in it" if name else "")
@@ -189,8 +189,8 @@ def _replace(folder: Path, brought: set[Path], report: Callable[[str], None]) ->
     notebooks = {path for path in brought if _is_notebook(path)}
     # Beside a new one, or where one of the two names told no set: such a file may be of the same set.
     places = {place for new in notebooks for place in (new.parent, folder / new.relative_to(folder).parts[0])}
-    untold = {new.parent for new in notebooks if new.parent.parent == folder}
-    places |= {place for student in untold for place in student.iterdir() if place.is_dir()}
+    unclear = {new.parent for new in notebooks if new.parent.parent == folder}
+    places |= {place for student in unclear for place in student.iterdir() if place.is_dir()}
     beside = {path for place in places for path in place.iterdir() if path.is_file() and _is_notebook(path)}
     known = earlier(folder)
     older = {path.relative_to(folder).as_posix() for path in beside - notebooks}.difference(*known)
@@ -305,12 +305,12 @@ def _attempt(part: str) -> str:
     """Return the date of an attempt, which sorts; empty where the platform tells none."""
     found = _match(part)
     date = found[1].groupdict().get("date") if found else None
-    told = re.fullmatch(r"(\w{3})\w*\.? (\d+, \d{4}) ([\d:.]+) ?([AP]M)", date or "")
-    if not told:
+    parts = re.fullmatch(r"(\w{3})\w*\.? (\d+, \d{4}) ([\d:.]+) ?([AP]M)", date or "")
+    if not parts:
         return date or ""
     try:  # "1000 AM" of D2L
-        clock = re.sub(r"\D", "", told[3]).zfill(4)
-        return str(datetime.strptime(f"{told[1]} {told[2]} {clock} {told[4]}", "%b %d, %Y %I%M %p"))
+        clock = re.sub(r"\D", "", parts[3]).zfill(4)
+        return str(datetime.strptime(f"{parts[1]} {parts[2]} {clock} {parts[4]}", "%b %d, %Y %I%M %p"))
     except ValueError:
         return ""
 
@@ -380,7 +380,7 @@ def _own(who: Student, known: dict[str, Student], sets: Iterable[str], set_name:
     id for her in each set, so there her name must say who she is: it does where she is `alone` in having it.
     """
     same = [s for s in known.values() if (s.name, s.platform) == (who.name, who.platform)]
-    if who.platform == "blackboard":  # its user name may have been mended in the list
+    if who.platform == "blackboard":  # its user name may have been corrected in the list
         same = [s for s in known.values() if (s.id, s.platform) == (who.id, who.platform)]
     elif who.platform == "d2l":
         mine = [s for s in same if s.numbers == who.numbers]
@@ -489,8 +489,8 @@ def _moodle(set_name: str, rows: _Graded) -> str:
     head = ["Identifier", "Full name", "Grade", "Last modified (grade)", "Feedback comments"]
     now = datetime.now(timezone.utc).strftime("%A, %d %B %Y, %I:%M %p UTC")
     ids = (f"Participant {who.number_of(set_name) or who.id}" for who, _ in rows)
-    said = (html.escape(of_cell(row["sentence"]), quote=False) for _, row in rows)
-    return _csv(head, ([i, w.name, r["total"], now, s] for i, (w, r), s in zip(ids, rows, said, strict=True)))
+    sentences = (html.escape(of_cell(row["sentence"]), quote=False) for _, row in rows)
+    return _csv(head, ([i, w.name, r["total"], now, s] for i, (w, r), s in zip(ids, rows, sentences, strict=True)))
 
 
 def _canvas(set_name: str, rows: _Graded) -> str:

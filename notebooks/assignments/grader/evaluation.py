@@ -51,9 +51,9 @@ class Evaluation:
         Of each code cell by its place in the notebook.
     stopped : str
         Why the student's process was ended; then nothing holds. Empty if it was not.
-    untold : str
+    private_reason : str
         Why it was ended, where students must not read it: it may have chosen its end by the inputs of hidden tests.
-    withheld : bool
+    output_hidden : bool
         Whether there were words of the student's process that had been given the inputs of hidden tests.
     protections : dict of str to bool
         What protected this machine from the student's code; the names are those of `isolation.MISSING`.
@@ -63,8 +63,8 @@ class Evaluation:
     printed: dict[int, str] = field(default_factory=dict)
     errors: dict[int, str] = field(default_factory=dict)
     stopped: str = ""
-    untold: str = ""
-    withheld: bool = False
+    private_reason: str = ""
+    output_hidden: bool = False
     protections: dict[str, bool] = field(default_factory=dict)
 
 
@@ -84,7 +84,7 @@ def evaluate(
         Whether bubblewrap starts the student's process; by default, if that can be used here.
     """
     evaluation = _run(notebook, forbidden, limits or Limits(), in_bubblewrap, hidden=True)
-    if evaluation.withheld and not evaluation.stopped:
+    if evaluation.output_hidden and not evaluation.stopped:
         try:
             shown = _run(notebook, forbidden, limits or Limits(), in_bubblewrap, hidden=False)
         except RuntimeError:  # the points are known; only the words are missing
@@ -116,8 +116,8 @@ def _run(
                     evaluation.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(source, student)
                     continue
                 student.run(cell.source)
-                if student.withholds:
-                    evaluation.withheld |= bool(student.printed[-1] or student.errors[-1])
+                if student.hides_output:
+                    evaluation.output_hidden |= bool(student.printed[-1] or student.errors[-1])
                     continue
                 evaluation.printed[place] = student.printed[-1]
                 if student.errors[-1]:
@@ -127,12 +127,12 @@ def _run(
             for grade_id, source in tests:
                 if evaluation.failures[grade_id] and not evaluation.failures[grade_id].startswith(_GAVE_UP):
                     evaluation.failures[grade_id] = _test(source if hidden else released(source), student)
-            evaluation.withheld |= student.withholds and any(evaluation.failures.values())
+            evaluation.output_hidden |= student.hides_output and any(evaluation.failures.values())
         _explain(evaluation, own)
     except Stopped as stop:
         evaluation.stopped = str(stop)
-        if student and student.withholds:
-            evaluation.stopped, evaluation.untold = _ENDED, str(stop)
+        if student and student.hides_output:
+            evaluation.stopped, evaluation.private_reason = _ENDED, str(stop)
         evaluation.failures = {grade_id: f"the code {evaluation.stopped}" for grade_id, _ in tests}
     return evaluation
 
@@ -142,12 +142,14 @@ def _explain(evaluation: Evaluation, own: Sequence[tuple[int, str]]) -> None:
     for grade_id, failed in evaluation.failures.items():
         missing = re.fullmatch(r"name '(\w+)' is not defined", failed or "")
         if missing:
-            said = [
+            reasons = [
                 evaluation.errors[i]
                 for i, text in own
                 if i in evaluation.errors and re.search(rf"\b{missing[1]}\b", text)
             ]
-            evaluation.failures[grade_id] = f"{failed}: its cell ended with {said[-1][:200]!r}" if said else failed
+            evaluation.failures[grade_id] = (
+                f"{failed}: its cell ended with {reasons[-1][:200]!r}" if reasons else failed
+            )
 
 
 def _words(error: Any) -> str:
@@ -181,7 +183,7 @@ def _test(source: str, student: StudentProcess) -> str | None:
         space = {"__name__": "test", **names}
         with _limited(student):
             for part, hidden in _parts(tree, source):
-                student.withholds |= hidden
+                student.hides_output |= hidden
                 exec(compile(part, "<test>", "exec"), space)
     except Stopped:
         raise
@@ -189,7 +191,7 @@ def _test(source: str, student: StudentProcess) -> str | None:
         return f"{_GAVE_UP}: to compare it takes more than {student.limits.judging_s:g} s"
     except Exception as error:
         by_student = getattr(error, "by_student", False)
-        if student.withholds:
+        if student.hides_output:
             # Words, types and missing names may hold what the student has chosen by the hidden inputs.
             own = isinstance(error, AssertionError) and not by_student
             return _first_line(error) if own else _FAILED

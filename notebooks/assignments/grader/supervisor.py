@@ -160,7 +160,7 @@ class StudentProcess:
         Of each cell: what it printed; ``(type, message)`` of its exception, or None.
     files : Path
         Where its folder is seen from here; inside bubblewrap it lies on a disk of its own.
-    withholds : bool
+    hides_output : bool
         Whether the process has been given what students must not know: then its words are in no sentence.
     waits, gives_up : bool
         Whether the process is being waited for; whether the grader gives up what it does with the answers, and must not
@@ -187,7 +187,7 @@ class StudentProcess:
         self.limits = limits
         self.printed: list[str] = []
         self.errors: list[tuple[str, str] | None] = []
-        self.withholds = self.waits = self.gives_up = False
+        self.hides_output = self.waits = self.gives_up = False
         self.home = self.files = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")).resolve()
         self._wall_s, self._end = _STARTING_S, time.monotonic() + _STARTING_S
         self._files_seen = self._spent_s = 0.0
@@ -338,8 +338,8 @@ class StudentProcess:
             if "breach" in reply:
                 words = readable(reply["breach"], 300)
                 known = next(k for k in _BREACHES if words.startswith(k))
-                said = "" if self.withholds else words.removeprefix(known).strip()
-                raise Stopped(f"{known} {f'({said!r}) ' if said else ''}{stage}")
+                found = "" if self.hides_output else words.removeprefix(known).strip()
+                raise Stopped(f"{known} {f'({found!r}) ' if found else ''}{stage}")
             if reply["id"] != request["id"]:
                 raise Stopped(f"sent an answer that nobody asked for {stage}")
         except (EOFError, ConnectionError):

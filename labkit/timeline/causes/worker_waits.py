@@ -1,4 +1,4 @@
-"""Who works beside the consumer in a recording of another loader than tf.data, and what holds all of them up."""
+"""Workers in a recording of another loader than tf.data, and whether they wait for a core or for the interpreter."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.wording import WITH_CONSUMER
 
-#: Lanes that work for less of the window are no workers.
+#: A lane is a worker if it works for at least this share of the window.
 _WORKER = 0.01
 
 #: The share of the time without computing from which it counts as mostly waiting for a core, or the interpreter.
 _MOSTLY = 0.5
 
 
-class Beside:
+class WorkerWaits:
     """Workers, and whether they wait for a core, or for the interpreter.
 
     Parameters
@@ -35,25 +35,25 @@ class Beside:
         self.run, self.trains, self.cores = run, lanes[0], run.host.cpus or 1
         working = [lane for lane in lanes if lane.kind == "pipeline" and lane.share >= _WORKER]
         # Beside other processes, the lanes of each begin with its name.
-        self._whose = lanes[0].name.removesuffix("accelerator")
+        self._prefix = lanes[0].name.removesuffix("accelerator")
         self.processes = any(self._name(lane).startswith("worker ") for lane in lanes)
-        self.beside = [lane for lane in working if self._name(lane) != WITH_CONSUMER]
+        self.workers = [lane for lane in working if self._name(lane) != WITH_CONSUMER]
         self.consumer = [lane for lane in working if self._name(lane) == WITH_CONSUMER]
-        # What works beside the consumer are threads of its own process.
-        self.threads = all(self._name(lane).startswith("thread ") for lane in self.beside)
+        # True if all workers are threads of the consumer's own process.
+        self.threads = all(self._name(lane).startswith("thread ") for lane in self.workers)
 
     def _name(self, lane: Lane) -> str:
-        return lane.name.removeprefix(self._whose)
+        return lane.name.removeprefix(self._prefix)
 
     @cached_property
     def at_once(self) -> float:
         """How many threads of all processes work at once, on average over the time that any does."""
-        any_ns = union_of(lane.busy for lane in self.beside).total_ns if self.beside else 0
-        return sum(lane.busy.total_ns for lane in self.beside) / any_ns if any_ns else 0.0
+        any_ns = union_of(lane.busy for lane in self.workers).total_ns if self.workers else 0
+        return sum(lane.busy.total_ns for lane in self.workers) / any_ns if any_ns else 0.0
 
     @cached_property
     def lacks_cores(self) -> bool:
-        """Whether what was open without computing was mostly ready, and waited for a core."""
+        """Whether ops that were open without computing were mostly ready, and waited for a core."""
         waited = sum(one.open_ns - one.computed_ns for one in self.run.op_times.values())
         return queued(self.run) >= max(QUEUED * self.trains.window_ns, _MOSTLY * waited)
 
@@ -76,11 +76,11 @@ class Beside:
 
     @cached_property
     def in_turn(self) -> bool:
-        """Whether several such threads work one after the other, and keep a core busy: nobody can tell why.
+        """Whether several threads work one after the other and keep a core busy, for a reason that is not recorded.
 
         The interpreter lets calls of less than 5 ms end before another thread has its turn, so they never overlap.
         """
-        several = self.threads and len(self.beside) > 1 and self.at_once < ONE_BY_ONE
+        several = self.threads and len(self.workers) > 1 and self.at_once < ONE_BY_ONE
         return several and self.cores > 1 and INTERPRETER_FULL <= self.busy_cores <= ONE_CORE
 
     @cached_property
@@ -94,25 +94,26 @@ class Beside:
 
     @cached_property
     def _works_ns(self) -> int:
-        return max(1, union_of(lane.busy for lane in self.beside).total_ns if self.beside else self.trains.window_ns)
+        return max(1, union_of(lane.busy for lane in self.workers).total_ns if self.workers else self.trains.window_ns)
 
     @cached_property
     def _processes_ns(self) -> float:
-        """How long all processes had a core: exactly where it was recorded, else that of the calls that were asked."""
+        """How long all processes had a core: exact if it was recorded, else estimated from the calls with a clock."""
         return self.run.tree.cpu_s * 1e9 if self.run.tree else self._asked_ns
 
     @cached_property
     def _all_of_it(self) -> float:
-        """By what the processor time of ops, of which few calls were asked, is less than it seems: all did no more."""
+        """A factor for the processor time of ops, which is a sample: all ops took no more of it than all processes."""
         return min(1.0, self._processes_ns / max(1, self._asked_ns))
 
     @cached_property
     def held_up(self) -> dict[str, dict[int, float]]:
         """The share of the time of each op in which its calls waited for a core, or for the interpreter, by cause.
 
-        What they computed is known as a sum over the window, and so is the share of the time in which ready threads had
-        a core. What is left may be a wait for anything: it is one for the interpreter where threads of one process keep
-        one core busy, neither more nor less, would do so if all of them were in this op, and were seen to ask for it.
+        The computed time of an op is known as a sum over the window, and so is the share of the time in which ready
+        threads had a core. The rest may be a wait for anything. It counts as a wait for the interpreter on three
+        conditions: the threads of one process keep about one core busy, they would do so if all of them were in this
+        op, and they were recorded when they asked for the interpreter.
         """
         crowded = queued(self.run) >= QUEUED * self.trains.window_ns
         ready = had_core(computed(self.run), queued(self.run)) if crowded else 1.0

@@ -1,7 +1,7 @@
 """One process that imports TensorFlow once and is forked for every server, so that each starts in well under a second.
 
-The notebook's own process cannot be forked: TensorFlow has threads there. The nursery has none, for it only imports.
-It ends with the thread that started it, and its children end with it, however either is killed.
+The notebook's own process cannot be forked, because TensorFlow has threads there. The fork server only imports, so it
+has no threads. It ends with the thread that started it, and its children end with it, even if one of them is killed.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 from labkit.common import processes
 from labkit.common.environment import importing
 
-#: Lines of a log that say more than others: the second kind, the reasons of the system, more than the first.
-_TELLING = (
+#: Patterns of the lines of a log that explain an error. The second pattern, reasons of the system, is the better one.
+_ERRORS = (
     r"(?i)error|fail|terminate",
     r"(?i)memory|temporarily unavailable|cannot allocate|failed to map|bad_alloc|no space|permission|too many",
 )
 
-#: How a child ended that nobody can be asked about any more.
+#: How a child ended whose parent has ended, too, so that the exit status is lost.
 UNKNOWN_END = "its parent was killed, too"
 
 
@@ -41,20 +41,20 @@ class Forked(NamedTuple):
     connection: Connection
 
 
-class Nursery:
+class ForkServer:
     """The parent's end of the process that is forked.
 
-    Start it in a thread that lives as long as the children shall: Linux ends them with that thread.
+    Start it in a thread that runs for as long as the children are needed: Linux ends them with that thread.
 
     Parameters
     ----------
     folder : path, optional
-        Made by the nursery, and removed by it when its parent has ended, in whatever way.
+        The fork server makes it, and removes it when its parent has ended, in whatever way.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self._log = tempfile.TemporaryFile()
-        self.process, self._connection = processes.linked("labkit.service.nursery", str(folder or ""), log=self._log)
+        self.process, self._connection = processes.linked(__name__, str(folder or ""), log=self._log)
 
     def fork(self, role: str, settings: dict[str, Any]) -> Forked:
         """Fork a child: a ``program``, see `labkit.service.program.run`, or a server, see `labkit.service.server`.
@@ -62,13 +62,13 @@ class Nursery:
         Raises
         ------
         OSError
-            If the nursery is gone, or the system has no process or no memory for another one.
+            If the fork server has ended, or the system has no process or no memory for another child.
         """
         try:
             self._connection.send((role, settings))
             pid = self._connection.recv()
         except (EOFError, ConnectionError):
-            raise OSError(f"the process that starts servers is gone; it said: {self.last_words()}") from None
+            raise OSError(f"the process that starts servers is gone; it said: {self.error_line()}") from None
         if isinstance(pid, OSError):
             raise pid
         return Forked(pid, Connection(reduction.recv_handle(self._connection)))
@@ -82,16 +82,16 @@ class Nursery:
             return UNKNOWN_END
         return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
 
-    def last_words(self) -> str:
-        """Return the line of what the nursery and its children printed last that says most about an error."""
+    def error_line(self) -> str:
+        """Return the line that explains an error best, from the last output of the fork server and its children."""
         self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 4_000))
         lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
-        for telling in _TELLING:
-            lines = [line for line in lines if re.search(telling, line)] or lines
+        for pattern in _ERRORS:
+            lines = [line for line in lines if re.search(pattern, line)] or lines
         return re.sub(r"^[EF]\d{4} \S+ +\d+ \S+\] ", "", lines[-1])[:300] if lines else "nothing"
 
     def close(self) -> None:
-        """End the nursery, and with it all children."""
+        """End the fork server, and with it all children."""
         self._connection.close()
         self.process.kill()
         self.process.wait()
@@ -106,7 +106,7 @@ def kill_group(child: int) -> None:
 
 
 def main(descriptor: int, parent: int, folder: str) -> None:
-    """Fork a child for each order that comes, until the parent closes its end or dies; then remove `folder`."""
+    """Fork a child for each request, until the parent closes its end or dies; then remove `folder`."""
     children: set[int] = set()
 
     def leave(*_: object) -> None:
@@ -158,7 +158,7 @@ def main(descriptor: int, parent: int, folder: str) -> None:
                     os._exit(0)
                 except EOFError:  # the notebook has ended
                     os._exit(0)
-                except BaseException:  # the end of a child is none of the nursery, which would end all others
+                except BaseException:  # the error of a child must not end the fork server, and with it all others
                     traceback.print_exc()
                     os._exit(1)
             theirs.close()
