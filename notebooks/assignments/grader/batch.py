@@ -1,10 +1,10 @@
 """A folder of submissions becomes one table: collected, put in order, run, entered into the gradebook.
 
 Three layouts are taken: nbgrader's own, ``<student>/<set>/<anything>.ipynb``, its reverse, ``<set>/<student>/``, and a
-flat one, ``<student>_<set>.ipynb``, also with the number behind it that browsers give a second copy. What a learning
-platform hands out is put in order first (`assignments.grader.downloads`). Each submission is a
-batch of its own: whatever it does, the next one is graded. Submissions that can be run are in nbgrader's gradebook
-afterwards; what is missing, unreadable or of another set stands in the table only.
+flat one, ``<student>_<set>.ipynb``, also with the number that browsers add to a second copy. A download of a learning
+platform is brought into this order first (`assignments.grader.downloads`). Each submission is a batch of its own, so an
+error in it does not stop the next submission. Submissions that can be run are in nbgrader's gradebook afterwards. A
+submission that is missing, unreadable or of another set is only in the table.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def collect(folder: Path, sets: tuple[str, ...], set_of: Callable[[Path], str] =
     """Return every submission in a folder, in the order of students and sets.
 
     An empty folder of a set is a submission without files. `set_of` returns the set of a notebook whose name has none.
-    What a later download replaced is no part of it.
+    Files that a later download replaced are left out.
 
     Raises
     ------

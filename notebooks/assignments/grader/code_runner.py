@@ -35,7 +35,7 @@ from labkit.course import inspection
 #: Exit status after something forbidden was tried and reported.
 BREACH = 86
 _MOST_TEXT = 10_000
-#: What a student's code is told of the processor.
+#: The number of cores that a student's code sees.
 _CORES = 8
 
 
@@ -220,7 +220,7 @@ def _one_by_one(node: ast.stmt) -> list[ast.stmt]:
 
 
 class _NotInstalled:
-    """In the place of what a package would have brought: whoever uses it reads why it is not there."""
+    """Takes the place of a name of a missing package: any use of it raises an error that says why it is missing."""
 
     def __init__(self, words: str) -> None:
         self._words = words

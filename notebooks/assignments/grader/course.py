@@ -24,7 +24,7 @@ from assignments.grader.evaluation import Evaluation, evaluate
 from assignments.grader.pages import harmless
 from labkit.common.files import write_aside
 
-#: Where nbgrader takes submissions from: after the pre-check. What students handed in stays as it is.
+#: The folder from which nbgrader takes submissions, after the pre-check. The files of students are not changed.
 CHECKED = "checked"
 CHECKOUT = Path(__file__).resolve().parents[3]
 _SETS = CHECKOUT / "notebooks" / "assignments"

@@ -51,10 +51,10 @@ _PLATFORMS = {
 
 @dataclass(frozen=True)
 class Student:
-    """Who handed in: the name of the folder, the name and the id on the platform, and the platform.
+    """A student who handed in: the name of the folder, the name and the id on the platform, and the platform.
 
-    Numbers are those of Moodle, which has one for each set, as ``ps1_find_the_stall=12 ps3_plan_a_cluster=34``, or that
-    of the user on D2L.
+    ``numbers`` are the numbers of Moodle, which has a number for each set, as ``ps1_find_the_stall=12
+    ps3_plan_a_cluster=34``, or the number of the user on D2L.
     """
 
     student: str
@@ -113,7 +113,7 @@ def collect(
         report(f"user names of Blackboard are what follows {one_line(title)!r}; if not, correct the ids in {NAMES}")
 
     def facts_of(path: PurePosixPath) -> tuple[Student | None, tuple[str, ...], str, str]:
-        """Return whose file it is, what is left of its path, its set, and the date of its attempt."""
+        """Return the student of a file, the rest of its path, its set, and the date of its attempt."""
         who, parts, name = _whose(path.parts[wrapper:] or path.parts, sets, title)
         if given and any(given in part for part in parts):
             name = given
@@ -229,7 +229,7 @@ def names(folder: Path) -> list[Student]:
     return [student for student in found if student.student]
 
 
-#: What zipfile raises at an entry that is encrypted, packed in a way that it does not know, or broken.
+#: Errors of zipfile at an entry that is encrypted, packed in an unknown way, or broken.
 _DAMAGED = (RuntimeError, zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError)
 
 
@@ -321,7 +321,7 @@ def _wrapper(paths: list[PurePosixPath], sets: list[str]) -> int:
     tops = {path.parts[0] for path in paths}
     if len(tops) != 1 or _match(*tops):
         return 0
-    # What lies beside the students is nobody's: a list of grades, or what a system puts into a folder.
+    # Files beside the folders of students belong to no student: a list of grades, or files of the operating system.
     inside = [path for path in paths if len(path.parts) > 2 or _is_notebook(path) or _match(path.name)]
     theirs = [path.parts[1] for path in inside if len(path.parts) > 1 and _match(path.parts[1])]
     copies = (_whose(path.parts[1:], sets, "")[0] for path in inside if len(path.parts) == 2)

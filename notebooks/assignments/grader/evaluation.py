@@ -5,17 +5,16 @@ student's functions directly. Run here, those names stand for functions of the s
 arguments and bring plain data back (`assignments.grader.supervisor`). The same text serves both, so nbgrader's own
 tools go on working.
 
-A sentence that students read never holds words of a process that was given the inputs of hidden tests: the words come
-from a second process then, which runs the visible tests alone.
+A sentence that students read never holds output of a process that got the inputs of hidden tests. It comes from a
+second process, which runs only the visible tests.
 
-What this does not cover: whether a test holds, and which of its sentences is the one that does not, can be chosen, too;
-an answer that another person found; code that recognises the inputs of the hidden tests (they
-differ from the visible ones, and there are several). A pipeline's graph and its elements come from the student's side
-as two pieces of data, so code that replaces `labkit.course.inspection` can show the one and run the other. Native
-code that tries to read files past Python does not get them where bubblewrap or Landlock is at hand, and gets no zero
-for trying: only Python's hook can tell what was meant. So it is with code that finds the hook's functions in memory and
-replaces them, with a program that is started, and with a socket of version 6: all are refused, and libraries try the
-last two without meaning harm.
+Some things are not covered. Code can choose whether a test holds, and which of its asserts fails. An answer may be
+the work of another person. Code may recognise the inputs of the hidden tests (they differ from the visible inputs,
+and there are several). A pipeline's graph and its elements come from the student's process as two pieces of data, so
+code that replaces `labkit.course.inspection` can show one pipeline and run another. Native code that tries to read
+files without Python is stopped by bubblewrap or Landlock, but it does not get zero points: only Python's hook sees
+what was tried. The same holds for code that replaces the hook's functions in memory, for a program that is started,
+and for a socket of version 6. All are refused, and libraries try the last two without bad intent.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What a process that runs a student's code does to itself before the first line of that code.
+"""The protections that a process sets up for itself before it runs the first line of a student's code.
 
-Each protection is asked for and may be refused: by an old kernel, a container, another system. `isolate` says which
-ones hold, so that the report of a grading can say what did not. None of them needs the rights of an administrator.
-Where bubblewrap is at hand, the process is inside it already (see `assignments.grader.bubblewrap`); what stands here
-then is a second layer, and where it is not, it is all there is.
+The system may refuse a protection: an old kernel, a container, another system. `isolate` returns the protections that
+hold, so that the report of a grading can name the missing ones. None of them needs the rights of an administrator. If
+bubblewrap is installed, the process already runs inside it (see `assignments.grader.bubblewrap`), and these protections
+are a second layer. Without bubblewrap they are the only layer.
 
 - **limits** (every POSIX system): processor time, memory (``RLIMIT_AS``; macOS takes it and does not enforce it: there
   the supervisor watches the resident memory instead), size of a file, open files, no core dump.
@@ -13,12 +13,12 @@ then is a second layer, and where it is not, it is all there is.
   a signal.
 - **system calls** (Linux with libseccomp): no new process, no other program, no socket that leaves the machine, no
   signal to another process, not even by an open file, no debugger, no say in who gets the processor, no file without a
-  folder, no memory without a process. A lock on a file is answered as if it were had, and is not; so is, outside
-  bubblewrap, a change of a file's mode, owner, times or attributes.
+  folder, no memory without a process. A call that locks a file succeeds, but locks nothing. Outside of bubblewrap, so
+  does a call that changes the mode, owner, times or attributes of a file.
 - **kernel**: from Landlock 6 on the kernel itself refuses to empty a file by its name, and signals and messages to
-  other processes. Before, only lists of system calls do, and a list may miss one.
-- **hook** (every system): Python's audit hook. It is the one that reports what was tried, and the only one against
-  reading files where Landlock is missing. Code that calls the system past Python evades it, but not the others.
+  other processes. Before Landlock 6, only lists of system calls refuse them, and a list may miss a call.
+- **hook** (every system): Python's audit hook. Only the hook reports what was tried, and without Landlock only the hook
+  refuses to read files. Code that calls the system without Python evades the hook, but not the other protections.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pathlib import Path
 #: Bytes of one file, and of all files of a submission.
 MOST_FILE, MOST_WRITTEN = 64 << 20, 512 << 20
 
-#: What does not hold where a protection is missing.
+#: The consequence of each missing protection.
 MISSING = {
     "bubblewrap": "bubblewrap is not installed, or may not be started here (on Debian or Ubuntu: apt install "
     "bubblewrap): students' code runs beside the other processes and files, behind lists of what it must not do",
@@ -254,8 +254,8 @@ def _filter_system_calls(shares_files: bool) -> bool:
     # A thread with a table of its own would hold open files where the supervisor does not count them.
     rules += [("clone", refuse, (0, _EQUAL_BITS, _SHARES_FILES, 0))]
     rules += [("close_range", refuse, (2, _EQUAL_BITS, _OWN_TABLE, _OWN_TABLE))]
-    # What can only be read could be locked, too: others would wait, or be told something by it. So would they by what
-    # is kept with a file in memory, and by watching who opens it.
+    # A file that can only be read could be locked, too: others would wait for the lock, or get a message by it. Notes
+    # that the system keeps with a file in memory, and notices of its opening, could carry messages, too.
     rules += [("flock", _ANSWER, ()), *(("fcntl", _ANSWER, (1, _EQUAL_BITS, _INT, it)) for it in _LOCKS)]
     # Refused, and no more: libraries ask for sockets by themselves, and do without.
     rules += [("socket", refuse, ())]
@@ -265,7 +265,7 @@ def _filter_system_calls(shares_files: bool) -> bool:
     rules += [(name, refuse, (0, _NOT_EQUAL, 0, 0)) for name in ("prlimit64", "sched_setaffinity")]
     # The supervisor looks at its open files, which a process that is not dumpable hides.
     rules += [("prctl", refuse, (0, _EQUAL_BITS, _INT, it)) for it in (_SET_DEATH_SIGNAL, _SET_DUMPABLE)]
-    # An open file can be told to send any signal to any process. Who opens a leased file waits up to 45 s.
+    # An open file can be set to send any signal to any process. A process that opens a leased file waits up to 45 s.
     asked = (_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY, _SET_HINT, _SET_FILE_HINT)
     rules += [("fcntl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in asked]
     rules += [("ioctl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in (_SET_SOCKET_OWNER, _SET_SOCKET_GROUP)]
@@ -295,7 +295,7 @@ _FILES = {"open", "os.listdir", "os.scandir", "os.chdir", "os.walk", "os.symlink
 _FILES |= {"shutil.copyfile", "shutil.copytree", *_CHANGED, *_MOVED}
 
 
-# What is used where the hook runs is bound before it is set: a student may replace any name of any module later.
+# All names that the hook uses are bound before it is set: a student may replace any name of any module later.
 def watch_events(
     home: Path,
     readable: Sequence[Path],

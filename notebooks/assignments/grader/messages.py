@@ -1,9 +1,9 @@
-"""What a student's process and the grader say to each other: JSON texts, data and nothing else.
+"""Messages between a student's process and the grader: JSON texts that hold only data.
 
-Never pickle: what comes from a student's process is read by code that must not run anything for it. Numbers, text,
-bytes, lists, tuples, sets, dicts, and NumPy arrays of plain numbers go through, fractions and decimals as the nearest
-float, generators and their like as lists; the rest becomes the name of its type. What comes back is bounded before it
-is looked at: no message of a few megabytes makes the grader compute for hours, or fills its memory.
+Pickle is never used, because reading a message of a student's process must not run code. Numbers, text, bytes, lists,
+tuples, sets, dicts, and NumPy arrays of plain numbers are sent as they are. Fractions and decimals become the nearest
+float, and generators and similar objects become lists. Other objects become the name of their type. A reply is bounded
+before it is read, so that a message of a few megabytes cannot make the grader compute for hours, or fill its memory.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MOST_ENTRIES, _MOST_NUMBERS = 300_000, 500_000
 #: Rows of an array without numbers, which takes no bytes however many rows it has.
 _MOST_EMPTY = 10_000
 #: Bytes of a text, four for a letter, times the values of a message: NumPy gives each value of an array the room of the
-#: longest, so that one long text beside some numbers fills the memory of whoever puts them into one array.
+#: longest, so that one long text and some numbers in one array can fill the memory.
 _MOST_ROOM = 128 << 20
 #: Lists in lists: the grader gives up later than `pack` does.
 _DEEPEST = 60

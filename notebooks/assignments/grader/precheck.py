@@ -1,8 +1,8 @@
-"""What nbgrader trips over, found and put right before it does: one submitted file against the set's source notebook.
+"""Errors of nbgrader, found and corrected before they occur: a submitted file against the set's source notebook.
 
-nbgrader stops a whole batch at a graded cell that is there twice, gives zero without a word for one that was deleted,
-and cannot read a notebook that Colab or an editor saved without ids. `precheck` puts the cells of the set back in order
-and says what it did. What the student wrote is kept, wherever it can be told.
+nbgrader stops a whole batch at a graded cell that is there twice. It gives zero points without a message for a graded
+cell that was deleted, and cannot read a notebook that Colab or an editor saved without ids. `precheck` restores the
+cells of the set and reports its changes. It keeps all that it recognises as the student's work.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def _without_outputs(data: bytes) -> dict[str, Any]:
     try:
         found = msgspec.json.decode(data, type=_LargeNotebook)
     except ValueError:
-        # What Python writes and JSON does not know, such as NaN in a picture; of many small values it makes gigabytes.
+        # Python's own parser takes values that JSON does not know, such as NaN, but many small values take gigabytes.
         if len(data) > _MOST_OTHER_BYTES or sum(map(data.count, (b"[", b"{", b","))) > _MOST_VALUES:
             raise
         return json.loads(data)
@@ -166,10 +166,10 @@ def _large_cell(raw: msgspec.Raw) -> dict[str, Any] | None:
 
 
 class _Facts(NamedTuple):
-    """What can be told of code that is not run.
+    """Facts about code that is not run.
 
-    ``names`` are those that it defines at its top level, of which ``raising`` are functions that do nothing but raise
-    NotImplementedError; ``code`` is the same for the same code, and None if it is long or not Python.
+    ``names`` are defined at its top level. ``raising`` are those of its functions that only raise NotImplementedError.
+    ``code`` is equal for equal code, and None if the code is long or not Python.
     """
 
     names: set[str]
@@ -357,7 +357,7 @@ def _recover(cells: list[_Cell], needed: dict[str, _Needed], notes: list[str]) -
 def _leave_once(cells: list[_Cell], needed: dict[str, _Needed], notes: list[str]) -> None:
     """Leave each mark on one cell: of a solution the last that has an answer, as Python would take it.
 
-    Copies of what students were given are dropped. What says something else is theirs: it loses its mark, and stays.
+    Copies of the given cells are removed. A cell with other text is the student's own: it stays without its mark.
     """
     doubled, elsewhere = [], []
     for want in needed.values():
@@ -374,7 +374,7 @@ def _leave_once(cells: list[_Cell], needed: dict[str, _Needed], notes: list[str]
         doubled += [want.id] * (len(same) > 1)
         for cell in (cell for cell in same if cell is not kept):
             cell.id = ""
-            # What still has the stub's function beside something else would undo the answer, if it is run after it.
+            # A cell that still defines the stub's function would replace the answer if it ran after the answer.
             undoes = want.solution and cell.type == "code" and want.is_open(cell)
             if cell in copies or undoes:
                 cells.remove(cell)

@@ -357,7 +357,7 @@ class StudentProcess:
             times = self._watched.cpu_times()
             self._spent_s = times.user + times.system
             held = self._watched.memory_info()
-            # What is shared stays in memory when its pages are let go of, until it is no longer mapped.
+            # Shared memory stays in use after its pages are released, until it is no longer mapped.
             unseen = max(0, self._shared - getattr(held, "shared", 0))
             if held.rss + unseen > self.limits.resident << 20:
                 raise Stopped(f"took more memory than allowed {stage}")
