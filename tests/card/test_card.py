@@ -198,7 +198,7 @@ def test_a_lock_on_a_file_that_was_removed_is_none(folder, monkeypatch, again):
     assert process.take(path) is None
     os.pwrite(holder, b"12345", 0)
     os.close(holder)
-    # Whoever takes it does not find the number of a dead process in it.
+    # The next process that takes the lock does not find the number of a dead process in it.
     last = process.take(path)
     assert path.read_bytes() == b""
     process.remove(folder, "card0")

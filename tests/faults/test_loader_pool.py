@@ -38,7 +38,7 @@ def test_there_are_enough_kinds_of_each_framework():
 def test_the_cause_is_named_and_nothing_that_does_not_help(one, tmp_path, album):
     """A recording beside other programs, or one that leaves the question open, may be made again, with another seed.
 
-    What does not help is never said.
+    Advice that does not help is never given.
     """
     seen, alone = [], False
     for seed in range(TRIES):

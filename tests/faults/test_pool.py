@@ -59,9 +59,9 @@ def test_a_seed_draws_the_same_pipeline_and_another_seed_another_one(one, tmp_pa
 def test_the_cause_is_named_and_nothing_that_does_not_help(one, tmp_path, album):
     """A recording may leave the question open, and is then made again, with another seed.
 
-    What does not help is never said where a recording had the cores for itself, and not twice beside other programs,
-    where the product would refuse its advice. What is right must be said where a recording had the cores for itself;
-    how often it is said beside other programs is counted by ``benchmarks/diagnosis.py``.
+    Advice that does not help is never given where a recording had the cores for itself, nor twice beside other
+    programs, where the product would refuse to give advice. Right advice must be given where a recording had the
+    cores for itself; how often it is given beside other programs is counted by ``benchmarks/diagnosis.py``.
     """
     seen, alone, wrong = [], False, 0
     for seed in range(TRIES):

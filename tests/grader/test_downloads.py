@@ -87,7 +87,7 @@ def test_a_file_cannot_speak_for_another_student(tmp_path):
 
 
 def test_the_title_before_a_user_name_may_have_underscores(tmp_path):
-    files = {f"Set_3_{who}_attempt_2026-11-22-10-00-00_{PS3}.ipynb": "{}" for who in ("a_lee", "b_lee", "hopper")}
+    files = {f"Set_3_{author}_attempt_2026-11-22-10-00-00_{PS3}.ipynb": "{}" for author in ("a_lee", "b_lee", "hopper")}
     files["Set_3_a_lee_attempt_2026-11-22-10-00-00.txt"] = "Submitted late"
     found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)
     assert sorted(s.id for s in found) == ["a_lee", "b_lee", "hopper"]
@@ -97,7 +97,7 @@ def test_the_title_before_a_user_name_may_have_underscores(tmp_path):
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_several_attempts_the_newest_is_graded(tmp_path, order):
     messages, days = [], {"09-30": "old", "10-02": "new", "10-01": "old"}
-    files = {f"Set 3_{who}_attempt_2026-{day}-10-00-00_{PS3}.ipynb": text for who in ("ada", "bob")
+    files = {f"Set 3_{author}_attempt_2026-{day}-10-00-00_{PS3}.ipynb": text for author in ("ada", "bob")
              for day, text in list(days.items())[::order]}  # fmt: skip
     files[f"Set 3_ada_attempt_2026-09-29-10-00-00_{roster.PS1}.ipynb"] = "another set"
     files["Set 3_ada_attempt_2026-10-05-10-00-00.txt"] = "An attempt without a file"
@@ -400,8 +400,8 @@ def test_who_hands_in_again_is_graded_on_the_newer_file(tmp_path, name):
     messages, out = [], tmp_path / "out"
 
     def collect(**texts):
-        files = {moodle(who, n, name if text == "new" else f"{PS3}.ipynb"): text
-                 for n, (who, text) in enumerate(texts.items())}  # fmt: skip
+        files = {moodle(author, n, name if text == "new" else f"{PS3}.ipynb"): text
+                 for n, (author, text) in enumerate(texts.items())}  # fmt: skip
         downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, PS3, messages.append)
 
     collect(Ada="old", Bob="old")
@@ -458,7 +458,7 @@ def test_what_was_replaced_stays_replaced_when_the_next_set_comes(tmp_path):
 @pytest.mark.parametrize("order", [1, -1])
 def test_of_attempts_on_d2l_the_newest_is_graded(tmp_path, order):
     dates = {"Sep 30, 2026 1159 PM": "old", "Oct. 2, 2026 1230 AM": "old", "Oct 2, 2026 115 PM": "new"}
-    files = {f"1-2 - {who} - {date}/{PS3}.ipynb": text for who in ("Ada L", "Bob")
+    files = {f"1-2 - {author} - {date}/{PS3}.ipynb": text for author in ("Ada L", "Bob")
              for date, text in list(dates.items())[::order]}  # fmt: skip
     downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)
     assert graded(tmp_path / "out") == {("Ada-L", PS3): ["new"], ("Bob", PS3): ["new"]}
@@ -496,7 +496,7 @@ def test_a_file_that_says_less_than_it_unpacks_to_fills_no_memory(tmp_path, pack
 )
 def test_students_in_one_more_folder_stay_apart_whatever_lies_beside_them(tmp_path, place, stray):
     messages = []
-    files = {f"Set 3/{place.format(who)}": who for who in ("Ada", "Bob")} | ({stray: "x"} if stray else {})
+    files = {f"Set 3/{place.format(author)}": author for author in ("Ada", "Bob")} | ({stray: "x"} if stray else {})
     found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, PS3, messages.append)
     assert [s.name for s in found] == ["Ada", "Bob"]
     assert graded(tmp_path / "out") == {("Ada", PS3): ["Ada"], ("Bob", PS3): ["Bob"]}
@@ -534,7 +534,7 @@ def test_two_students_of_one_name_on_d2l_are_told_apart_by_their_numbers(tmp_pat
     assert [(s.name, s.numbers) for s in found] == [("Wei Zhang", "1"), ("Wei Zhang", "2")]
     one, two = (s.student for s in found)
     assert graded(out) == {(one, PS3): ["1"], (two, PS3): ["2"], (two, roster.PS1): ["3"]}
-    # A list from before there were numbers: whoever comes first is who was there.
+    # A list from before there were numbers: the first student of the name is the one in the list.
     downloads.collect(pack(tmp_path / "z.zip", {f"Al/{PS3}.ipynb": ""}), tmp_path / "old", SETS)
     (tmp_path / "old" / "names.csv").write_text("student,name,id,platform\nWei,Wei Zhang,wz,d2l\n")
     found = downloads.collect(tmp_path / "x.zip", tmp_path / "old", SETS)
@@ -543,7 +543,7 @@ def test_two_students_of_one_name_on_d2l_are_told_apart_by_their_numbers(tmp_pat
 
 def test_where_blackboards_user_names_begin_is_said_and_asked_of_the_list(tmp_path):
     messages, out, place = [], tmp_path / "out", "Set 3_{}_attempt_2026-11-2{}-10-00-00_{}.ipynb".format
-    files = {place(who, 2, PS3): who for who in ("s_1", "s_2")}
+    files = {place(author, 2, PS3): author for author in ("s_1", "s_2")}
     downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, report=messages.append)
     assert "user names of Blackboard are what follows 'Set 3_s_'; if not, correct the ids in names.csv" in messages
     corrected = (out / "names.csv").read_text().replace(",1,black", ",s_1,black").replace(",2,black", ",s_2,black")

@@ -77,7 +77,7 @@ PROCESSES = {
 
 
 def test_a_pool_of_processes_is_refused_and_costs_what_needs_it_alone(run):
-    """Whoever reads about loaders writes them: that is no attack."""
+    """A student who reads about loaders writes these lines: they are no attack."""
     cells = [f"import concurrent.futures, multiprocessing\n{needs}" for needs in PROCESSES.values()]
     with run(*cells, "x = 1") as student:
         *refused, last = student.errors
@@ -817,7 +817,7 @@ made += [libc.syscall(323, 0)]
 
 @needs_linux
 def test_neither_datagrams_nor_leases_nor_devices_are_to_be_had(run):
-    """A lease makes whoever opens the file wait: the next submission opens the same."""
+    """A lease makes a process that opens the file wait, and the next submission opens the same file."""
     with run(f"{NATIVE}import labkit\n__file__ = labkit.__file__\n{LEFT_OUT}") as student:
         if student.protections["system calls"]:
             assert student.errors == [None]

@@ -441,7 +441,7 @@ def test_every_stored_table_of_measurements_adds_up(path):
         between = step - wait - step * busy / 100
         assert -0.1 - 0.006 * step < between < 2 + 0.05 * step, row
         assert float(row["longest wait ms"].replace(",", "")) >= wait - 0.1, row
-        if row["equal work"] != "no":  # whoever loses elements has batches of several sizes
+        if row["equal work"] != "no":  # a loader that loses elements has batches of several sizes
             rates.append(float(row["images/s"].split(" ")[0].replace(",", "")) * step / 1e3)
     for batch in rates:
         assert batch == pytest.approx(round(batch), rel=0.02, abs=0.3), "images of a step"

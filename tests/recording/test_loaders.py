@@ -374,7 +374,7 @@ def test_ones_own_function_is_known_in_processes_that_begin_anew(paths):
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("pool", [None, "thread executor", "process executor", "spawn pool"])
 def test_a_function_that_a_loader_keeps_is_known_and_is_itself_again_afterwards(paths, pool):
-    """In an attribute, as a default value, in a partial: whoever kept it before the recording calls the same object."""
+    """In an attribute, as a default value, in a partial: code that kept it before calls the same object."""
     labkit.known("photos_on_disk.scaled", category="resize")
     code, kept = disk.scaled.__code__, functools.partial(disk.scaled, size=24)
     trace = labkit.record(disk.Batches(paths, kept, pool=pool), STEP, steps=3)

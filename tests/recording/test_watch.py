@@ -270,7 +270,7 @@ def profiling(tf, folder):
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("place", ["on_train_batch_end", "on_test_batch_begin", "on_epoch_end"])
 def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, error, place):
-    """No callback is told, and whoever keeps the error, as Jupyter does, keeps the frames of the training.
+    """No callback is called, and a program that keeps the error, as Jupyter does, keeps the frames of the training.
 
     Reading the stack of the thread that trains, while it goes on, has crashed the interpreter.
     """

@@ -619,7 +619,7 @@ def test_clusters_that_end_leave_nothing(tmp_path, monkeypatch, times):
 
 
 def test_a_port_that_somebody_else_has_taken_is_left_to_him():
-    """The thread that looks after all goes on, and so does whoever listens."""
+    """The thread that watches the servers goes on, and so does the program that has the port."""
     with socket.create_server(("localhost", 0)) as other:
         port = other.getsockname()[1]
         refusal.refuse(port)

@@ -66,7 +66,7 @@ def test_times_of_random_stages_follow_the_max_plus_recursion_of_a_tandem_queue_
     trace = simulate.run(costs, Knobs(batch_size=1, prefetch=depth), steps=30, seed=seed)
     made = trace.where(trace.select(name="Iterator::Root::Prefetch::BatchV2"))
     trained = trace.where(trace.select("train"))
-    # Whoever makes a batch begins when the one before is made and there is room; whoever takes it, when both are ready.
+    # A batch is begun when the batch before it is made and the buffer has room, and taken when both sides are ready.
     taken, done, free = [], 0, 0
     for i, train_ns in enumerate(trained.duration_ns.tolist()):
         begin = max(done, taken[i - depth] if i >= depth else 0)

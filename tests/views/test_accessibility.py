@@ -245,7 +245,7 @@ def test_the_tables_for_screen_readers_hold_the_numbers(shown):
     page.locator(".lt-lanes").focus()
     page.keyboard.press("t")
     panel = page.get_by_role("region", name="tables")
-    assert page.evaluate("document.activeElement === view.panel"), "whoever opens the tables is there"
+    assert page.evaluate("document.activeElement === view.panel"), "the focus moves to the tables when they open"
     assert panel.locator("th[scope=row]").count() == len(timeline.lanes) + len(timeline.gaps)
     assert panel.locator("table").count() == panel.locator("caption").count() == 2
     rows = panel.locator("table").nth(1).locator("tbody tr").all_inner_texts()

@@ -114,12 +114,12 @@ def collect(
 
     def facts_of(path: PurePosixPath) -> tuple[Student | None, tuple[str, ...], str, str]:
         """Return the student of a file, the rest of its path, its set, and the date of its attempt."""
-        who, parts, name = _whose(path.parts[wrapper:] or path.parts, sets, title)
+        author, parts, name = _author(path.parts[wrapper:] or path.parts, sets, title)
         if given and any(given in part for part in parts):
             name = given
         name = name or next((s for part in parts for s in sets if s in part), given)
-        dated = path.parts if who and who.platform in ("blackboard", "d2l") else ()
-        return who, parts, name, next(filter(None, map(_attempt, dated)), "")
+        dated = path.parts if author and author.platform in ("blackboard", "d2l") else ()
+        return author, parts, name, next(filter(None, map(_attempt, dated)), "")
 
     brought: dict[Path, tuple[str, str]] = {}
     newest: dict[tuple[Student | None, str], str] = {}
@@ -127,23 +127,23 @@ def collect(
     namesakes: dict[tuple[str, str], set[str]] = defaultdict(set)
     for path in paths:
         if not _tells_of_an_attempt(path, wrapper):
-            who, _, name, date = facts_of(path)
-            newest[who, name] = max(date, newest.get((who, name), ""))
+            author, _, name, date = facts_of(path)
+            newest[author, name] = max(date, newest.get((author, name), ""))
             if name:
-                handed_in.setdefault(who, name)
-            if who:
-                namesakes[who.name, name].add(who.id)
+                handed_in.setdefault(author, name)
+            if author:
+                namesakes[author.name, name].add(author.id)
     for path, read in _files(download, leave_out):
         if _tells_of_an_attempt(PurePosixPath(path), wrapper):
             continue
-        who, parts, name, date = facts_of(PurePosixPath(path))
-        if who is None:
+        author, parts, name, date = facts_of(PurePosixPath(path))
+        if author is None:
             leave_out(path, "tells no student")
             continue
         if given and name != given:
             leave_out(path, f"is of {name}, and {given} was handed in")
             continue
-        if date and date < newest[who, name]:
+        if date and date < newest[author, name]:
             leave_out(path, "is an earlier attempt")
             continue
         try:
@@ -151,19 +151,19 @@ def collect(
         except _DAMAGED as error:
             leave_out(path, f"cannot be unpacked ({one_line(str(error), 100)})")
             continue
-        any_set = name or handed_in.get(who, "")
-        who = _own(who, known, sets, any_set, alone=len(namesakes[who.name, any_set]) == 1)
-        place = folder / who.student / name / _file_name(parts[-1])
+        any_set = name or handed_in.get(author, "")
+        author = _own(author, known, sets, any_set, alone=len(namesakes[author.name, any_set]) == 1)
+        place = folder / author.student / name / _file_name(parts[-1])
         if not place.parent.resolve().is_relative_to(folder.resolve()):  # other programs unpack links, too
-            links = f"{who.student} is a link" + (f", or {name} in it" if name else "")
+            links = f"{author.student} is a link" + (f", or {name} in it" if name else "")
             leave_out(path, f"would be written to another folder: {links}")
             continue
         place = _write(place, data)
         if place is None:
             leave_out(path, f"is one of more than {_MOST_ALIKE} files of that name")
             continue
-        brought[place] = who.student, name
-        known[who.student] = who
+        brought[place] = author.student, name
+        known[author.student] = author
         found += 1
     if not found:
         raise ValueError(f"{download} holds no file of a student")
@@ -324,8 +324,8 @@ def _wrapper(paths: list[PurePosixPath], sets: list[str]) -> int:
     # Files beside the folders of students belong to no student: a list of grades, or files of the operating system.
     inside = [path for path in paths if len(path.parts) > 2 or _is_notebook(path) or _match(path.name)]
     theirs = [path.parts[1] for path in inside if len(path.parts) > 1 and _match(path.parts[1])]
-    copies = (_whose(path.parts[1:], sets, "")[0] for path in inside if len(path.parts) == 2)
-    of_classroom = [who.name for who in copies if who and who.platform == "classroom"]
+    copies = (_author(path.parts[1:], sets, "")[0] for path in inside if len(path.parts) == 2)
+    of_classroom = [author.name for author in copies if author and author.platform == "classroom"]
     if len(set(of_classroom)) > 1:  # one name alone may be how a student calls her own files
         theirs += of_classroom
     return int(2 * len(theirs) > len(inside))
@@ -349,7 +349,7 @@ def _title(paths: list[PurePosixPath], wrapper: int, ids: set[str]) -> str:
     return max(titles, key=lambda t: (len(ids & {head.removeprefix(t) for head in heads}), len(t)), default="")
 
 
-def _whose(parts: tuple[str, ...], sets: list[str], title: str) -> tuple[Student | None, tuple[str, ...], str]:
+def _author(parts: tuple[str, ...], sets: list[str], title: str) -> tuple[Student | None, tuple[str, ...], str]:
     """Return whose file it is, what is left of its path, and the set if a folder around students names it."""
     found = _match(parts[0])
     if found:
@@ -359,8 +359,8 @@ def _whose(parts: tuple[str, ...], sets: list[str], title: str) -> tuple[Student
         rest = (*parts[1:], *filter(None, [data["file"]]))[-8:] or parts
         return Student("", name, number, platform, data.get("number") or ""), rest, ""
     if parts[0] in sets and len(parts) > 1:
-        who, rest, _ = _whose(parts[1:], sets, title)
-        return who, rest, parts[0]
+        author, rest, _ = _author(parts[1:], sets, title)
+        return author, rest, parts[0]
     if len(parts) > 1:
         return Student("", parts[0], parts[0], ""), parts[1:], ""
     file = re.sub("^(Copy of )+", "", parts[0])
@@ -373,38 +373,38 @@ def _whose(parts: tuple[str, ...], sets: list[str], title: str) -> tuple[Student
     return None, parts, ""
 
 
-def _own(who: Student, known: dict[str, Student], sets: Iterable[str], set_name: str, *, alone: bool) -> Student:
+def _own(author: Student, known: dict[str, Student], sets: Iterable[str], set_name: str, *, alone: bool) -> Student:
     """Give a student the name of a folder: as before, or her own in plain letters, with her id if another has it.
 
     Where capitals do not count, two folders must not be one; what else has a name here is nobody's. Moodle has another
     id for her in each set, so there her name must say who she is: it does where she is `alone` in having it.
     """
-    same = [s for s in known.values() if (s.name, s.platform) == (who.name, who.platform)]
-    if who.platform == "blackboard":  # its user name may have been corrected in the list
-        same = [s for s in known.values() if (s.id, s.platform) == (who.id, who.platform)]
-    elif who.platform == "d2l":
-        mine = [s for s in same if s.numbers == who.numbers]
-        same = mine or [replace(s, numbers=who.numbers) for s in same if not s.numbers]
-    elif who.platform == "moodle":
-        pair = f"{set_name}={who.id}"
-        who = replace(who, numbers=pair if set_name else "")
+    same = [s for s in known.values() if (s.name, s.platform) == (author.name, author.platform)]
+    if author.platform == "blackboard":  # its user name may have been corrected in the list
+        same = [s for s in known.values() if (s.id, s.platform) == (author.id, author.platform)]
+    elif author.platform == "d2l":
+        mine = [s for s in same if s.numbers == author.numbers]
+        same = mine or [replace(s, numbers=author.numbers) for s in same if not s.numbers]
+    elif author.platform == "moodle":
+        pair = f"{set_name}={author.id}"
+        author = replace(author, numbers=pair if set_name else "")
         mine = [s for s in same if pair in s.numbers.split()]
-        mine = mine or [replace(s, numbers=s.numbers or who.numbers) for s in same if who.id == s.id]
+        mine = mine or [replace(s, numbers=s.numbers or author.numbers) for s in same if author.id == s.id]
         if not mine and set_name and alone and len(same) == 1 and same[0].numbers and not same[0].number_of(set_name):
             mine = [replace(same[0], numbers=f"{same[0].numbers} {pair}")]
         same = mine
     else:
-        same = [s for s in same if s.id == who.id]
+        same = [s for s in same if s.id == author.id]
     if same:
         return same[0]
     taken = {name.casefold() for name in (*known, *sets, NAMES, EARLIER)}
-    name = _plain(who.name)
+    name = _plain(author.name)
     if name.casefold() in taken:
-        name = _plain(f"{who.name}-{who.id or len(known)}")
+        name = _plain(f"{author.name}-{author.id or len(known)}")
     short, number = name[:50], 2
     while name.casefold() in taken:
         name, number = f"{short}-{number}", number + 1
-    return replace(who, student=name)
+    return replace(author, student=name)
 
 
 def _plain(text: str) -> str:
@@ -464,14 +464,14 @@ def export(grades: Path, platform: str, set_name: str, students: list[Student]) 
     for row in csv.DictReader(io.StringIO(grades.read_text(encoding="utf-8"))):
         if row["set"] != set_name:
             continue
-        who = known.get(row["student"], Student(row["student"], row["student"], row["student"], ""))
+        author = known.get(row["student"], Student(row["student"], row["student"], row["student"], ""))
         if row["status"] == "error":
-            left_out.append(f"{who.student} is left out: {row['sentence']}")
-        elif not who.id:
-            left_out.append(f"{who.student} is left out: no id in {NAMES}; write the user name there")
+            left_out.append(f"{author.student} is left out: {row['sentence']}")
+        elif not author.id:
+            left_out.append(f"{author.student} is left out: no id in {NAMES}; write the user name there")
         else:
-            rows.append((who, row))
-    unknown = [who.student for who, _ in rows if who.student not in known]
+            rows.append((author, row))
+    unknown = [author.student for author, _ in rows if author.student not in known]
     if unknown:
         left_out.append(f"not in {NAMES}, so the name of the folder is taken for the id: {', '.join(unknown)}")
     if not rows and not left_out:
@@ -488,7 +488,7 @@ def _moodle(set_name: str, rows: _Graded) -> str:
     # Feedback is HTML there (mod/assign/feedback/comments/locallib.php), and a sentence quotes words of students.
     head = ["Identifier", "Full name", "Grade", "Last modified (grade)", "Feedback comments"]
     now = datetime.now(timezone.utc).strftime("%A, %d %B %Y, %I:%M %p UTC")
-    ids = (f"Participant {who.number_of(set_name) or who.id}" for who, _ in rows)
+    ids = (f"Participant {author.number_of(set_name) or author.id}" for author, _ in rows)
     sentences = (html.escape(of_cell(row["sentence"]), quote=False) for _, row in rows)
     return _csv(head, ([i, w.name, r["total"], now, s] for i, (w, r), s in zip(ids, rows, sentences, strict=True)))
 

@@ -218,7 +218,7 @@ def _reached(names: list[str], models: dict) -> list[str]:
 def preinstalled() -> Path:
     """Return the interpreter of an environment with Colab's pins, made once per set of pins and kept in build/.
 
-    Whoever comes while it is made waits: two test processes may ask at once.
+    A process that comes while it is made waits: two test processes may ask at once.
     """
     base = next(pythons())
     where = BUILD / "colab-venv"
