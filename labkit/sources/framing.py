@@ -112,7 +112,7 @@ def compression(path: str | os.PathLike[str]) -> str:
             return guess
         # A damaged length can look like the start of a compressed file; then whole records follow it as they are.
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
-            return guess if _next(_Plain(whole), 0, len(whole)) is None else ""
+            return guess if _next(_Mapped(whole), 0, len(whole)) is None else ""
 
 
 def scan(path: str | os.PathLike[str], compressed: str | None = None) -> Iterator[Record]:
@@ -141,7 +141,7 @@ def scan(path: str | os.PathLike[str], compressed: str | None = None) -> Iterato
             yield Record(0, 0, b"", "the file is empty")
         elif not actual:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
-                yield from _records(_Plain(whole), size)
+                yield from _records(_Mapped(whole), size)
         else:
             yield from _records(_Deflated(file), size * _DEFLATE_LIMIT)
 
@@ -156,7 +156,7 @@ def _announces(start: bytes) -> bool:
     return len(start) == HEAD and checksum(start[:8]) == start[8:]
 
 
-def _records(source: _Plain | _Deflated, limit: int) -> Iterator[Record]:
+def _records(source: _Mapped | _Deflated, limit: int) -> Iterator[Record]:
     """Walk from record to record; after a fault, search for the next whole one."""
     index = byte = 0
     while True:
@@ -190,7 +190,7 @@ def _records(source: _Plain | _Deflated, limit: int) -> Iterator[Record]:
         yield Record(index, byte, b"", source.broken)
 
 
-def _next(source: _Plain | _Deflated, byte: int, limit: int) -> int | None:
+def _next(source: _Mapped | _Deflated, byte: int, limit: int) -> int | None:
     """Return where the next whole record begins; None if there is none.
 
     NumPy reads a length at every byte of a chunk at once. Only where one is possible, the checksums are compared; in a
@@ -210,7 +210,7 @@ def _next(source: _Plain | _Deflated, byte: int, limit: int) -> int | None:
     return None
 
 
-class _Plain:
+class _Mapped:
     """Bytes of a mapped file."""
 
     broken = ""
