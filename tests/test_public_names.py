@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import inspect
 import re
@@ -10,7 +11,6 @@ from functools import cache
 from pathlib import Path
 
 import jupytext
-import pytest
 
 import labkit
 
@@ -27,8 +27,13 @@ MODULES = {dotted(path): ast.parse(path.read_text(encoding="utf-8")) for path in
 TYPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
+@cache
 def readers():
     """Return the syntax trees of all that stands outside of the package and uses it."""
+    return tuple(_readers())
+
+
+def _readers():
     yield from (ast.parse(p.read_text(encoding="utf-8")) for p in sorted((ROOT / "benchmarks").glob("*.py")))
     yield from (ast.parse(p.read_text(encoding="utf-8")) for p in sorted((ROOT / "notebooks").glob("*.py")))
     yield from (ast.parse(p.read_text(encoding="utf-8")) for p in (ROOT / "notebooks/assignments").rglob("*.py"))
@@ -88,6 +93,7 @@ def lookup(module, name):
     return (f"{module}.{lazy[name]}", name) if name in lazy else None
 
 
+@cache
 def imported(tree):
     """Return what the names that a tree imports from the package stand for."""
     found = {}
@@ -168,7 +174,6 @@ def top_level(module, tree):
         yield from ((module, name) for name in definitions(module) if name in ("main", "app"))
 
 
-@pytest.mark.long
 def test_every_public_name_is_reached_from_outside():
     seen = reached()
     public = {
@@ -179,3 +184,26 @@ def test_every_public_name_is_reached_from_outside():
     }
     unused = sorted(f"{module}.{name}" for module, name in public - seen)
     assert not unused, f"{len(unused)} public names that nobody needs: {', '.join(unused)}"
+
+
+def test_every_public_method_has_its_name_called_somewhere():
+    """Or in a text, which `getattr` may take; a class built on another library's is called by that library."""
+    classes = {
+        node.name: node for tree in MODULES.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)
+    }
+
+    def ours(node):
+        bases = [getattr(base, "attr", getattr(base, "id", None)) for base in node.bases]
+        return all(hasattr(builtins, str(base)) or (base in classes and ours(classes[base])) for base in bases)
+
+    called = set()
+    for node in (node for tree in (*MODULES.values(), *readers()) for node in ast.walk(tree)):
+        if isinstance(node, (ast.Attribute, ast.Constant)):
+            called.add(node.attr if isinstance(node, ast.Attribute) else node.value)
+    unused = sorted(
+        f"{node.name}.{method.name}"
+        for node in classes.values()
+        for method in node.body
+        if ours(node) and isinstance(method, TYPES) and not method.name.startswith("_") and method.name not in called
+    )
+    assert not unused, f"{len(unused)} public methods that nobody calls: {', '.join(unused)}"

@@ -314,10 +314,6 @@ class Cluster:
         """Let the supervisor look after an iterator."""
         self._consumers.add(consumer)
 
-    def worker_at(self, address: str) -> int | None:
-        """Return the number of the worker at ``host:port``."""
-        return next((i for i, worker in enumerate(self.workers) if worker.address == address), None)
-
     def count(self) -> None:
         """Note how much each open connection has received; a number is of use only as long as it is open."""
         peers = {peer for worker in self.workers for peer in wire.numbers(worker.address)}

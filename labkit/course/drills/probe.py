@@ -14,11 +14,6 @@ from labkit.course.drills.data import Delivery
 class Probe(Table):
     """A table of what comes and what should come, a row for each number of the data."""
 
-    @property
-    def different(self) -> tuple[str, ...]:
-        """The rows whose numbers are not as they should be; random numbers may differ a little from run to run."""
-        return tuple(what for what, comes, should in self.rows if comes != should)
-
     __repr__ = Table.__str__
 
 
