@@ -85,12 +85,11 @@ def lookup(module, name):
         return found
     if f"{module}.{name}" in MODULES:
         return f"{module}.{name}", None
-    if module == "labkit" and name in labkit.__all__:
-        found = getattr(labkit, name)
-        return (found.__name__, None) if inspect.ismodule(found) else lookup(found.__module__, name)
     # A package may hand out names of its modules when they are first asked for.
-    lazy = importlib.import_module(module)._NAMES if "_NAMES" in definitions(module) else {}
-    return (f"{module}.{lazy[name]}", name) if name in lazy else None
+    if "__getattr__" in definitions(module) and name in (package := importlib.import_module(module)).__all__:
+        found = getattr(package, name)
+        return (found.__name__, None) if inspect.ismodule(found) else lookup(found.__module__, name)
+    return None
 
 
 @cache

@@ -27,11 +27,11 @@ def kind() -> Any:
         return tqdm
     from tqdm.std import tqdm as text
 
-    class Plain(text):
+    class OnStdout(text):
         def __init__(self, *args: Any, **words: Any) -> None:
             super().__init__(*args, **{"file": sys.stdout} | words)
 
-    return Plain
+    return OnStdout
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ def test_a_platforms_name_is_a_student_and_a_set(tmp_path, place):
     assert (found.name, found.id, found.platform) == PLACES[place]
     (handed,) = batch.collect(tmp_path / "out", SETS)
     assert (handed.student, handed.set_name, len(handed.files)) == (found.student, PS3, 1)
-    assert batch._STUDENT.fullmatch(found.student)
+    assert batch.STUDENT.fullmatch(found.student)
     assert downloads.names(tmp_path / "out") == [found]
 
 
@@ -273,7 +273,7 @@ def test_two_students_are_two_folders_wherever_they_are_unpacked(tmp_path):
     files = {moodle(name, number): "{}" for number, name in enumerate(names)}
     found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)
     assert len({s.student.casefold() for s in found}) == len(names)
-    assert all(batch._STUDENT.fullmatch(s.student) for s in found)
+    assert all(batch.STUDENT.fullmatch(s.student) for s in found)
     same = {f"Zo\u00eb/{PS3}.ipynb": "1", f"Zoe\u0308/{PS3}.ipynb": "2"}
     assert len(downloads.collect(pack(tmp_path / "y.zip", same), tmp_path / "new", SETS)) == 1
 

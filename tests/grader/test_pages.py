@@ -79,7 +79,7 @@ class Tags(html.parser.HTMLParser):
 def test_of_markdown_only_words_and_safe_links_are_left(attack):
     for text in (ATTACKS[attack], pages.as_code(ATTACKS[attack])):
         for tag, attributes in Tags(pages.harmless(text)).found:
-            assert tag in pages._TAGS
+            assert tag in pages.TAGS
             assert set(attributes) <= {"href"}
             assert attributes.get("href", "#").startswith(("#", "http://", "https://", "mailto:"))
 

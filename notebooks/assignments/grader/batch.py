@@ -35,7 +35,8 @@ from labkit.common.files import write_aside
 STATUSES = ("graded", "repaired", "stopped", "missing", "unreadable", "wrong set", "error")
 #: Files of one student for one set: each is read to find the one that is graded.
 MOST_NOTEBOOKS = 50
-_STUDENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
+#: What a student may be called: the name of a folder, on every system.
+STUDENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._@-]{0,63}")
 
 
 @dataclass
@@ -298,7 +299,7 @@ def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Che
     files, trouble = submission.files, submission.trouble
     first = one_line(files[0].name, 100) if files else ""
     refused = [
-        (not _STUDENT.fullmatch(student), "unreadable", "the name of the student may have a-z, A-Z, 0-9, _ and, not in "
+        (not STUDENT.fullmatch(student), "unreadable", "the name of the student may have a-z, A-Z, 0-9, _ and, not in "
          "front, . @ - only: rename it, or unpack what a platform hands out with `labkit assignments collect`"),
         (trouble and not submission.notebooks, "unreadable", f"its folder cannot be read ({trouble})"),
         (not files, "missing", "nothing was handed in for this set"),

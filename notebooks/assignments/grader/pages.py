@@ -15,7 +15,7 @@ import re
 from typing import Any
 
 #: What Markdown itself makes. A picture is none of it: an address may tell somebody who looks at it, and when.
-_TAGS = """
+TAGS = """
     a b blockquote br code del dd div dl dt em h1 h2 h3 h4 h5 h6 hr i li ol p pre s span strong sub sup table tbody td
     th thead tr u ul
 """.split()
@@ -46,7 +46,7 @@ def harmless(markdown: str) -> str:
 def _cleaner() -> Any:
     import bleach
 
-    return bleach.Cleaner(tags=_TAGS, attributes=_is_harmless, protocols=["http", "https", "mailto"])
+    return bleach.Cleaner(tags=TAGS, attributes=_is_harmless, protocols=["http", "https", "mailto"])
 
 
 def _is_harmless(tag: str, name: str, value: str) -> bool:
