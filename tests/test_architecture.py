@@ -29,6 +29,8 @@ ORDER = (
 VERBS = ("notebook", "doctor", "cli")
 NO_TENSORFLOW = ("common", "timeline", "views", "simulate")
 DRAWS = ("views", "course", "simulate", "offload")
+# All of labkit under one name, also another one.
+WHOLE = re.compile(r"(?m)^ *import labkit\b(?!\.)")
 # What tests import of this checkout: the package, and the tools beside it.
 OURS = {"labkit", "assignments", "badges", "build", "execution", "kit", "lab_folder", "tour"}
 
@@ -53,6 +55,8 @@ def _imports(path):
             yield base
             if base == "labkit":
                 yield from (f"labkit.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"labkit(\.\w+)+", str(node.value)):
+            yield node.value  # imported, or started as a process, by its name
 
 
 def packages(root):
@@ -68,8 +72,16 @@ def test_a_package_imports_only_packages_below_it(root):
         used = {i.split(".")[1] for i in imports(paths) if i.startswith("labkit.")} - {"__version__", name}
         above = {other for other in used if order.index(other) > order.index(name)}
         assert not above, f"{name} imports {sorted(above)}, which stand above it"
-        whole = [path.name for path in paths if re.search(r"(?m)^ *import labkit$", path.read_text(encoding="utf-8"))]
+        whole = [path.name for path in paths if WHOLE.search(path.read_text(encoding="utf-8"))]
         assert name in ("course", *VERBS) or not whole, f"{whole} import all of labkit, which knows the course"
+
+
+@pytest.mark.parametrize("line", ["import labkit.course", "from labkit import course", "run('labkit.course')"])
+def test_an_import_is_seen_however_it_is_written(line, tmp_path):
+    (tmp_path / "any.py").write_text(line)
+    assert "labkit.course" in imports([tmp_path / "any.py"])
+    assert not WHOLE.search(line)
+    assert WHOLE.search("import labkit as lab, os")
 
 
 @pytest.fixture(scope="module")
