@@ -47,6 +47,7 @@ def pytest_collection_modifyitems(config, items):
     """Of a law with many cases, `make test` tries some of them, from the first to the last: the others are `long`.
 
     Of what is `long`, and of what runs beside Colab's packages, ``--part`` takes every second test, or every n-th.
+    No test is `long` and `alone`: `make test-long` runs several at a time (only those of other loaders run apart).
     """
     laws = {}
     for item in items:
@@ -58,6 +59,9 @@ def pytest_collection_modifyitems(config, items):
         for number, item in enumerate(cases):
             if number not in kept:
                 item.add_marker("long")
+    for item in items:
+        if {"long", "alone"} <= (marks := {mark.name for mark in item.iter_markers()}) and "loaders" not in marks:
+            raise pytest.UsageError(f"{item.nodeid} is long and alone; allowed: one of the two")
     if part := config.getoption("part"):
         first, every = map(int, part.split("/"))
         slow = [item for item in items if item.get_closest_marker("long") or item.get_closest_marker("colab")]

@@ -63,3 +63,14 @@ def test_the_parts_of_what_is_long_are_all_of_it_and_share_nothing(root):
     assert first | second == every
     assert not first & second
     assert collected() == collected("--part", "0/2") | collected("--part", "1/2"), "what is not long is in each part"
+
+
+def test_no_test_that_must_run_alone_is_left_to_those_that_run_beside_each_other(root, tmp_path):
+    file = tmp_path / "test_any.py"
+    marks = "@pytest.mark.alone\n@pytest.mark.sample(2)\n@pytest.mark.parametrize('n', range(3))\n"
+    file.write_text(f"import pytest\n{marks}def test_it(n):\n    pass\n")
+    words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-p", "conftest"]
+    own = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "tests")])}
+    done = subprocess.run([*words, str(file)], capture_output=True, text=True, check=False, cwd=root, env=own)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "test_it[1] is long and alone" in done.stderr
