@@ -18,6 +18,7 @@ WORKERS := 4
 SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The files that hold tests with this mark: to collect all of them would take longer than to run these.
 MARKED  = $$(grep -rl --include=test_*.py 'mark[.]$(1)' tests)
+COUNT   = $$(grep -rho --include=test_*.py 'mark[.]$(1)\b' tests | wc -l)
 # All of what is long or Colab's, or a part of it: PART=0/2 and PART=1/2 take one half each.
 PART    :=
 TAKEN   = $(if $(PART),--part $(PART))
@@ -57,7 +58,8 @@ test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, 
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
 	@$(BIN)/python -m pytest -m "alone and not long and not loaders" $(call MARKED,alone)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
-	@echo "Left out: laws that take longest, and others with all their cases (make test-long), solved notebooks (make test-solved), Colab's packages" \
+	@echo "Left out: laws that take longest ($(call COUNT,long) marks), and others with all their cases ($(call COUNT,sample) marks; both: make test-long)," \
+	  "the notebooks with all rounds, steps and photos (make tour: those of the main course), solved notebooks (make test-solved), Colab's packages" \
 	  "(make test-colab), xprof (make test-xprof), other loaders (make test-loaders), a real GPU (make gpu), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
 	  "another process (make soak), many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
