@@ -15,6 +15,7 @@ import numpy as np
 from labkit.common.environment import cores
 from labkit.pipelines.calls import Call, Written, read, text
 from labkit.pipelines.structure import AUTOTUNE
+from labkit.timeline.wording import PYTHON_OPS
 
 #: Calls of a function that waits for answers, and the threads that they need: more than any laptop has cores.
 MANY = 16
@@ -27,12 +28,13 @@ _PLACED = ("shuffle", "prefetch", "shard", "skip", "take", "repeat")
 _ORDERED = ("interleave", "flat_map", "filter", "enumerate", "take", "skip", "shard", "unbatch")
 #: Calls that pick or number elements by their place: in another order they give others.
 _BY_PLACE = ("take", "skip", "shard", "enumerate")
-#: Operations that run Python: what it draws, counts or remembers nobody sees.
-_PYTHON = ("PyFunc", "EagerPyFunc")
+#: Operations of Python that may draw, count or remember something, and nobody sees it. Who writes
+#: numpy_function(…, stateful=False) says that this one does not, and TensorFlow itself may call it again or not at all.
+_STATEFUL_PYTHON = frozenset(PYTHON_OPS) - {"PyFuncStateless"}
 #: Operations that read what may change while the pipeline runs.
 _VARIABLES = ("ReadVariableOp", "ResourceGather")
 #: Reads of a map that may come from far away.
-_READS = ("ReadFile", *_PYTHON)
+_READS = ("ReadFile", *PYTHON_OPS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +130,7 @@ def _less_work(written: Written) -> Iterator[Change]:
         if call.method in ("shard", "skip", "shuffle") and crossed:
             yield Change(f"{call.method} before the map", _moved(written, place, before))
         # The predicate asks the maps once, the element that it lets pass a second time: both must be the same.
-        steady = not any(one.random or one.ops.intersection((*_PYTHON, *_VARIABLES)) for one in crossed)
+        steady = not any(one.random or one.ops.intersection((*_STATEFUL_PYTHON, *_VARIABLES)) for one in crossed)
         if call.method == "filter" and crossed and steady:
             early = replace(call, arguments=(_Composed(call.arguments[0], crossed),))
             yield Change("filter before the map", _moved(written, place, before, early))

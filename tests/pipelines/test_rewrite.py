@@ -217,6 +217,20 @@ def test_a_cache_is_refused_where_a_python_function_draws(tf):
     assert "differs from epoch to epoch" in equality.Reference(written).compared(change)
 
 
+@pytest.mark.parametrize("stateful", [True, False])
+def test_a_filter_asks_a_python_function_early_only_where_it_is_declared_to_keep_no_state(tf, stateful):
+    """Before the map, an element that is let pass goes through the function twice."""
+
+    def tripled(number):
+        return tf.numpy_function(lambda value: 3 * value, [number], tf.int64, stateful=stateful)
+
+    made = tf.data.Dataset.range(12).map(tripled).filter(lambda value: value % 2 == 0).batch(4)
+    found = {change.name: change for change in rewrite.changes(calls.read(made), waits=True)}
+    assert ("filter before the map" in found) is not stateful
+    assert all(delivered(change.written.build()) == delivered(made) for change in found.values())
+    assert "more calls than cores" in found, "a function of Python may wait, whatever it is declared to keep"
+
+
 def test_another_cache_place_keeps_the_elements_and_their_order(tf):
     files = tf.data.Dataset.range(12).cache().shuffle(12, seed=5).repeat(2).map(lambda i: 3 * i).batch(4)
     written = calls.read(files)

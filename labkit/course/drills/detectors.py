@@ -15,7 +15,7 @@ from labkit.pipelines.structure import DatasetNode, draws, nodes
 from labkit.timeline.wording import PYTHON_OPS
 
 #: Ops that make a function worth its threads.
-_COSTLY = ("ReadFile", "Decode", "PyFunc", "EagerPyFunc", "ParseExample", "ParseSingleExample")
+_COSTLY = ("ReadFile", "Decode", "ParseExample", "ParseSingleExample", *PYTHON_OPS)
 _LOOPS = {"While", "StatelessWhile"}
 _BATCHES = {"Batch", "ParallelBatch", "PaddedBatch", "MapAndBatch"}
 _PARALLEL = {"ParallelMap", "ParallelInterleave", "MapAndBatch"}

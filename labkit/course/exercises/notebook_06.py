@@ -14,6 +14,7 @@ from labkit.course.grading import Wrong, exercise, shows
 from labkit.course.student_code import call, elements, nothing_left_in, numeric, per, pipeline, same_options
 from labkit.pipelines import structure
 from labkit.pipelines.options import naive
+from labkit.timeline.wording import PYTHON_OPS
 
 _LOOP = "that is a loop over the images, in disguise or not: compute with the whole batch at once"
 _IF = "a graph has no Python if on tensors, and no while: their values are not there yet; use functions of tf"
@@ -111,7 +112,7 @@ def _brightened(function: Any, images: np.ndarray, deltas: np.ndarray) -> None:
     brighter = images + deltas[:, None, None, None]
     expected = np.clip(brighter, 0, 1)
     ops = _ops(traced)
-    if any("PyFunc" in op for op in ops):
+    if any(op in PYTHON_OPS for op in ops):
         raise Wrong("numpy_function and py_function leave the graph for Python: use functions of tf")
     if any(word in op for op in ops for word in ("While", "TensorList", "MapDefun", "Dataset")):
         raise Wrong(_LOOP)

@@ -15,6 +15,7 @@ import numpy as np
 from labkit.pipelines import structure
 from labkit.pipelines.checks import augmentation, fingerprints, matching
 from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
+from labkit.timeline.wording import PYTHON_OPS
 
 
 @dataclass(frozen=True)
@@ -463,7 +464,7 @@ def orientation(facts: Evidence) -> _Seen:
 
     graph = structure.nodes(facts.dataset)
     ops = frozenset().union(*(node.ops for node in graph))
-    if not any(op.startswith("Decode") for op in ops) or any("PyFunc" in op for op in ops):
+    if not any(op.startswith("Decode") for op in ops) or ops.intersection(PYTHON_OPS):
         return OPEN, "no decoder of TensorFlow reads files here; others may apply an orientation (EXIF) or not"
     if facts.truth is not None:
         return OPEN, "the reference says which way photos are to lie"

@@ -45,7 +45,7 @@ from labkit.timeline.intervals import overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import COPIED, percent, short_op
+from labkit.timeline.wording import COPIED, PYTHON_OPS, percent, short_op
 
 _BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start")
 # Advice for a node that reads and computes while it reads.
@@ -654,7 +654,7 @@ def _change(found: _Blame) -> str:
         at_once = found.has("ParallelBatch") or blame == COPIED or "Padded" in blame
         return f"{copy}." if at_once else f"{copy}; or batch(num_parallel_calls=AUTOTUNE)."
     if cause == "prep":
-        if "PyFunc" in blame:
+        if blame in PYTHON_OPS:
             return _python(found)
         if blame in _SOURCES:
             return f"less work for the processor: {blame} computes while it reads, {found.source}"
@@ -895,7 +895,7 @@ def _loop(found: _Blame) -> tuple[str, float] | None:
 def _times(found: _Blame, op: str) -> float:
     """Return how often each call of a map runs an op at one place; 0 where it is not known who runs it."""
     caller = found.caller if op == found.blame else found.work.caller(op)
-    if "PyFunc" in op and found.has("Generator") and not caller:
+    if op in PYTHON_OPS and found.has("Generator") and not caller:
         return 0.0
     work = found.work
     if caller:
