@@ -87,14 +87,13 @@ def record(
     ValueError, TypeError, RecordingError
         As `labkit.recording.recorder.record`; TypeError if `live` is neither True nor False.
     """
+    from labkit.common.numbers import truth
     from labkit.course import gradebook
     from labkit.recording import recorder
     from labkit.recording.loaders.session import recordable
 
     dataset = recordable(dataset)
-    if not isinstance(live, bool):
-        raise TypeError(f"live is {live!r:.60}; allowed: True or False")
-    if live:
+    if truth("live", live):
         from labkit.views.live import View
 
         with View() as view:

@@ -168,6 +168,25 @@ def one_of(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     return value
 
 
+def truth(name: str, value: Any) -> bool:
+    """Return `value` if it is True or False.
+
+    Raises
+    ------
+    TypeError
+        If it is not; the sentence names `name` and the value.
+
+    Examples
+    --------
+    >>> truth("live", "yes")
+    Traceback (most recent call last):
+    TypeError: live is 'yes'; allowed: True or False
+    """
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} is {value!r:.60}; allowed: True or False")
+    return value
+
+
 def check_names(what: str, given: Iterable[str], allowed: Collection[str]) -> None:
     """Check the names of what a caller gives, such as keyword arguments.
 

@@ -28,7 +28,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from labkit.common.numbers import one_of, whole
+from labkit.common.numbers import one_of, truth, whole
 from labkit.recording import measures
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.recorder import assemble, notes, unix
@@ -789,9 +789,7 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         max_events: int = 500_000,
         profile: bool = True,
     ) -> None:
-        if not isinstance(profile, bool):
-            raise TypeError(f"profile is {profile!r:.60}; allowed: True or False")
-        self.profile = profile
+        self.profile = truth("profile", profile)
         self._inside = False
         self._set_up(steps, warmup, name, keep, max_events)
 

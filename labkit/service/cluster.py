@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from labkit.common.numbers import whole
+from labkit.common.numbers import one_of, truth, whole
 from labkit.common.processes import NOTICED_S, apart
 from labkit.pipelines.structure import check_dataset, nodes
 from labkit.service import refusal, wire
@@ -257,8 +257,7 @@ class Cluster:
         import tensorflow as tf
         from tensorflow.data.experimental import service
 
-        if sharding not in SHARDING:
-            raise ValueError(f"sharding is {sharding!r}; allowed: {', '.join(SHARDING)}")
+        one_of("sharding", sharding, SHARDING)
         self._check_open()
         apply = service.distribute(service.ShardingPolicy[sharding.upper()], self.address, **options)
 
@@ -542,8 +541,7 @@ def cluster(
     ClusterError
         If a server cannot start.
     """
-    if not isinstance(restart, bool):
-        raise TypeError(f"restart is {restart!r:.60}; allowed: True or False")
+    truth("restart", restart)
     if not hasattr(workers, "__index__"):
         return _attached(workers)
     count = whole("workers", workers, least=1, most=MOST_WORKERS, other="(or the addresses of a cluster that runs)")

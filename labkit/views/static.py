@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from labkit.common.numbers import whole
 from labkit.common.palette import LEGEND, THEMES, Theme, text_on, use_theme
 from labkit.timeline.causes import CAUSES
 from labkit.timeline.intervals import union
@@ -112,8 +113,8 @@ def compare(
     labels = (labels,) if isinstance(labels, str) else tuple(labels)
     if len(labels) != 2:
         raise ValueError(f"labels are {labels!r}; allowed: two texts, for before and after")
-    if steps is not None and (isinstance(steps, bool) or not isinstance(steps, int)):
-        raise ValueError(f"steps is {steps!r}; allowed: a number of steps, the same for both")
+    if steps is not None:
+        steps = whole("steps", steps, 1, other="(the same for both)")
     return picture_of(TimelineLayout(pair, labels, title), theme=theme, steps=steps, lanes=lanes)
 
 

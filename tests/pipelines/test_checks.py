@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -907,6 +909,9 @@ def test_bad_input_is_one_sentence(reference):
         ({"steps": 0}, "steps is 0; allowed: a whole number of 1 or more"),
         ({"count": 1.5}, "count is 1.5; allowed: a whole number of 0 or more"),
         ({"value_range": (1, 0)}, r"value_range is \(1, 0\); allowed: two numbers"),
+        ({"value_range": (0, math.inf)}, "a limit of value_range is inf; allowed: a number"),
+        ({"value_range": (False, 255)}, "a limit of value_range is False; allowed: a number"),
+        ({"value_range": 255}, "value_range is 255; allowed: two numbers"),
         ({"image": "photo"}, "image is 'photo'; dataset has the components 0, 1"),
     ]:
         with pytest.raises(ValueError, match=text):

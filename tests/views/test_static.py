@@ -520,6 +520,9 @@ def test_other_bad_arguments_are_refused_in_a_sentence():
         static.compare(noisy_job(), noisy_job(), labels="ab")
     with pytest.raises(ValueError, match="the same for both"):
         static.compare(noisy_job(), noisy_job(), steps=(1, 2))
+    for steps in (0, -3):
+        with pytest.raises(ValueError, match=rf"steps is {steps}; allowed: a whole number of 1 or more"):
+            static.compare(noisy_job(), noisy_job(), steps=steps)
     with pytest.raises(ValueError, match="steps is 5; allowed: 1 to 2"):
         static.compare(noisy_job(), noisy_job(steps=2), steps=5)
     with pytest.raises(TypeError, match="a Trace or a Timeline can be drawn, got list"):

@@ -9,12 +9,11 @@ that of serving.
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.common.numbers import whole
+from labkit.common.numbers import number, whole
 from labkit.common.table import Table
 from labkit.pipelines.checks import fingerprints, matching, verdicts
 from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
@@ -266,7 +265,8 @@ def _no_keys(*epochs: fingerprints.Epoch | None) -> None:
 def _range(value: Any) -> tuple[float, float] | None:
     if value is None:
         return None
-    good = isinstance(value, (tuple, list)) and len(value) == 2 and all(isinstance(v, numbers.Real) for v in value)
-    if not good or not value[0] < value[1]:
+    two = isinstance(value, (tuple, list)) and len(value) == 2
+    limits = [number("a limit of value_range", one) for one in value] if two else [0, 0]
+    if limits[0] >= limits[1]:
         raise ValueError(f"value_range is {value!r}; allowed: two numbers, the smaller one first, such as (0, 1)")
-    return float(value[0]), float(value[1])
+    return limits[0], limits[1]
