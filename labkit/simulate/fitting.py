@@ -78,8 +78,8 @@ def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
     timeline = Timeline(trace)
     if not timeline.steps or not timeline.images:
         raise ValueError("the trace holds no train step or does not say how many images it trained on: nothing to fit")
-    stated, accelerator = trace.run.knobs, trace.run.accelerator
-    host = Knobs(cores=int(trace.run.host.cpus or 1), core_gain=stated.get("core_gain", core_gain))
+    stated, accelerator = Knobs(core_gain=core_gain).changed(**trace.run.knobs), trace.run.accelerator
+    host = Knobs(cores=int(trace.run.host.cpus or 1), core_gain=stated.core_gain)
     own = _own_times(timeline, host)
     leaves = [node.rpartition("::")[2] for node in trace.run.graph]
 
@@ -94,7 +94,7 @@ def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
     costs, notes = _costs(run)
     if accelerator.kind == "real" and not trace.select(kind="device").any():
         notes.append("the train step ran on the cores of the pipeline; a model takes it as an accelerator of its own")
-    each = int(stated.get("accelerators", 1))
+    each = stated.accelerators
     workers = _workers(timeline) if parallel else 1
     knobs = host.changed(
         batch_size=max(1, round(timeline.images / timeline.steps / each)),

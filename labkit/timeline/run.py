@@ -67,7 +67,7 @@ class LoaderFacts(_Facts):
     kind : str
         Its class, as readers know it.
     settings : dict of str to str
-        Those that matter for its speed.
+        Those that matter for its speed, as a reader sees them; see `workers` and `turned_on`.
     hidden : int
         Processes that may work for it and were not seen, since they began before the recording.
     """
@@ -76,6 +76,15 @@ class LoaderFacts(_Facts):
     kind: str
     settings: dict[str, str] = field(default_factory=dict)
     hidden: int = 0
+
+    @property
+    def workers(self) -> int | None:
+        """Worker processes, or threads of a PyDataset; None where it does not say."""
+        return int(self.settings["workers"]) if "workers" in self.settings else None
+
+    def turned_on(self, setting: str) -> bool | None:
+        """Return whether a setting is on, as ``"pin_memory"``; None where it does not say."""
+        return {"True": True, "False": False}.get(self.settings.get(setting))
 
     def __str__(self) -> str:
         """Return class and settings on one line."""

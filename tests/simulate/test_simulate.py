@@ -503,5 +503,7 @@ def test_only_costs_knobs_and_traces_are_taken():
     with pytest.raises(TypeError, match="trace is a str; allowed: a Trace"):
         simulate.fit("run.json")
     empty = simulate.run(Costs(train=1))
+    with pytest.raises(ValueError, match="accelerators is 0; allowed: a whole number from 1 to 4,096"):
+        simulate.fit(empty.with_run(knobs={"accelerators": 0}))
     with pytest.raises(ValueError, match="nothing to fit"):
         simulate.fit(empty.where(~empty.select("train")))

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labkit.common.files import write_aside
-from labkit.timeline.run import Accelerator, Host, Measure, Profile, Run, Totals
+from labkit.timeline.run import Accelerator, Host, LoaderFacts, Measure, Profile, Run, Totals
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 
 # Where a clock after 1970 really stands: float64 would round these to 256 ns.
@@ -255,6 +255,14 @@ def test_a_file_of_an_older_format_is_named(tmp_path):
     path.write_text('{"format": "labkit-trace-1", "meta": {}}')
     with pytest.raises(ValueError, match=r"old\.json is not .*labkit-trace-2.*'labkit-trace-1'; record the run again"):
         Trace.load(path)
+
+
+def test_a_loader_says_its_numbers_and_truths_as_such_whatever_it_says_in_words():
+    silent = LoaderFacts("grain", "DataLoader")
+    assert (silent.workers, silent.turned_on("pin_memory")) == (None, None)
+    facts = LoaderFacts("torch", "DataLoader", {"workers": "0", "persistent_workers": "False", "pin_memory": "True"})
+    assert (facts.workers, facts.turned_on("persistent_workers"), facts.turned_on("pin_memory")) == (0, False, True)
+    assert str(facts) == "PyTorch DataLoader, workers 0, persistent_workers False, pin_memory True"
 
 
 def test_a_loader_that_older_versions_wrote_as_a_text_is_read(tmp_path):

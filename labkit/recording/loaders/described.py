@@ -116,11 +116,6 @@ class Loader:
         if self.framework == "keras":
             self.length = getattr(loader, "num_batches", self.length)
 
-    @property
-    def workers(self) -> int:
-        """Worker processes, or threads of a PyDataset; 0 if the consumer's thread does all, or if it is unknown."""
-        return int(self.facts.settings.get("workers", 0))
-
     def _settings(self) -> Any:
         one = self.loader
         if self.framework == "torch":

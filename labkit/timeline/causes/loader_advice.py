@@ -56,7 +56,7 @@ class LoaderAdvice(WorkerWaits):
         effort = efforts.get(self.blame)
         self.computes = effort.computes if effort else None
         self.more, self.further = _MORE[self.facts.framework], _AHEAD[self.facts.framework]
-        if self.facts.framework == "torch" and self.facts.settings.get("workers") == "0":
+        if self.facts.framework == "torch" and self.facts.workers == 0:
             self.further = "workers (num_workers=1 or more)"  # without, PyTorch refuses a prefetch_factor
         if self.facts.framework == "grain" and self.facts.kind == "DataLoader":
             # Its own arguments; the others are those of MultiprocessingOptions.
@@ -187,10 +187,10 @@ class LoaderAdvice(WorkerWaits):
         )
 
     def _start(self) -> str:
-        persistent = self.facts.settings.get("persistent_workers")
-        if persistent == "False" and self.blame != SOURCE:
+        persistent = self.facts.turned_on("persistent_workers")
+        if persistent is False and self.blame != SOURCE:
             return "persistent_workers=True: every epoch starts its workers anew."
-        if persistent == "True" or not self.processes or self.blame == SOURCE:
+        if persistent or not self.processes or self.blame == SOURCE:
             return (
                 "less to do at the start of each epoch (in __iter__ or the sampler), or a worker that does it beside "
                 "the training."
@@ -198,6 +198,6 @@ class LoaderAdvice(WorkerWaits):
         return "workers that live for more than one epoch, or longer epochs (repeat): every epoch starts them anew."
 
     def _copy(self) -> str:
-        lacks = self.facts.framework == "torch" and self.facts.settings.get("pin_memory") != "True"
+        lacks = self.facts.framework == "torch" and not self.facts.turned_on("pin_memory")
         pin = "pin_memory=True, and " * lacks
         return f"{pin}copy the next batch while this one trains; send uint8 or float16."
