@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent import futures
 from multiprocessing import connection
 from typing import IO, Any
@@ -20,7 +20,9 @@ _PR_SET_PDEATHSIG = 1
 NOTICED_S = 0.2
 
 
-def module(name: str, *words: str, log: IO[bytes], **options: Any) -> subprocess.Popen[bytes]:
+def module(
+    name: str, *words: str, log: IO[bytes], env: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
     """Start a module in a fresh interpreter and a session of its own; Ctrl-C is for the notebook, not for it.
 
     It finds the modules that this process finds.
@@ -33,6 +35,8 @@ def module(name: str, *words: str, log: IO[bytes], **options: Any) -> subprocess
         Its arguments.
     log : file
         Takes all that it prints.
+    env : mapping, optional
+        What it has in its environment besides.
     **options
         As for `subprocess.Popen`.
     """
@@ -42,12 +46,14 @@ def module(name: str, *words: str, log: IO[bytes], **options: Any) -> subprocess
         stdout=log,
         stderr=log,
         start_new_session=True,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        env={**os.environ, **(env or {}), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         **options,
     )
 
 
-def linked(name: str, *words: str, log: IO[bytes]) -> tuple[subprocess.Popen[bytes], connection.Connection]:
+def linked(
+    name: str, *words: str, log: IO[bytes], **options: Any
+) -> tuple[subprocess.Popen[bytes], connection.Connection]:
     """Start a module as `module` does, with a pipe to it; return the process, and this end of the pipe.
 
     The first two arguments of the module are the descriptor of its own end, and the number of this process. To read
@@ -56,7 +62,7 @@ def linked(name: str, *words: str, log: IO[bytes]) -> tuple[subprocess.Popen[byt
     ours, theirs = connection.Pipe()
     with theirs:
         handle = theirs.fileno()
-        return module(name, str(handle), str(os.getpid()), *words, log=log, pass_fds=[handle]), ours
+        return module(name, str(handle), str(os.getpid()), *words, log=log, pass_fds=[handle], **options), ours
 
 
 def received(link: connection.Connection, timeout_s: float) -> Any:

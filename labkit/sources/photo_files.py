@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from labkit.common import shipped
 from labkit.common.environment import cores
-from labkit.common.processes import ended, last_line
+from labkit.common.processes import ended, last_line, linked
 from labkit.common.progress import fast, kind
 
 generator = shipped.module("data/lab_photos", "generator")
@@ -37,11 +37,8 @@ generator = shipped.module("data/lab_photos", "generator")
 LEDGER = "checksums.tsv"
 #: Leftovers of a killed process are removed after so many seconds; a younger file may be one that is being written.
 LEFTOVER_S = 3600
-_PAINTER = (
-    "import sys, pathlib; from multiprocessing.connection import Connection; sys.path.insert(0, sys.argv[1]); "
-    "from lab_photos import generator; "
-    "generator.serve(pathlib.Path(sys.argv[2]), int(sys.argv[3]), Connection(int(sys.argv[4])), sys.argv[5])"
-)
+# One process for each core is enough: each computes in one thread.
+_PAINTER = {"PYTHONUTF8": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Entry(NamedTuple):
@@ -184,6 +181,8 @@ def appending(place: Path, title: str) -> Iterator[Callable[[str, int, str], Any
 def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, workers: int) -> None:
     """Let child processes paint, each one photo at a time: where this process is killed, no more are finished.
 
+    Ctrl-C is for this process, which then lets each child finish its photo.
+
     A child enters its photo into the ledger itself, because nothing interrupts a child: here, Ctrl-C may come between
     a reply and its line.
     """
@@ -193,7 +192,9 @@ def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, worke
     with tempfile.TemporaryFile() as complaints, bar(len(indices), "photos", progress) as shown:
         try:
             for index in itertools.islice(left, workers):
-                ours, process = _painter(place, seed, complaints)
+                process, ours = linked(
+                    "labkit.sources.photo_files", str(place.resolve()), str(seed), log=complaints, env=_PAINTER
+                )
                 painters[ours] = process
                 ours.send(index)
                 busy.add(ours)
@@ -214,22 +215,6 @@ def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, worke
                 painter.close()
             for process in painters.values():
                 ended(process, 30)
-
-
-def _painter(place: Path, seed: int, complaints: Any) -> tuple[connection.Connection, subprocess.Popen[bytes]]:
-    """Start a child process that paints; return the connection to it, and the process."""
-    package = shipped.folder("data/lab_photos")
-    ours, theirs = connection.Pipe()
-    with theirs:
-        words = [str(package.parent), str(place.resolve()), str(seed), str(theirs.fileno()), LEDGER]
-        process = subprocess.Popen(
-            [sys.executable, "-c", _PAINTER, *words],
-            stdin=subprocess.DEVNULL, stderr=complaints, pass_fds=[theirs.fileno()],
-            # Ctrl-C is for the parent, which then lets each child finish its photo.
-            start_new_session=True,
-            env={**os.environ, "PYTHONUTF8": "1", "OPENBLAS_NUM_THREADS": "1"},
-        )  # fmt: skip
-    return ours, process
 
 
 def sweep(place: Path, pattern: str) -> None:
@@ -288,3 +273,7 @@ def _failure(kind: type[OSError], number: int, sentence: str) -> OSError:
     error = kind(sentence)
     error.errno = number
     return error
+
+
+if __name__ == "__main__":
+    generator.serve(Path(sys.argv[3]), int(sys.argv[4]), connection.Connection(int(sys.argv[1])), LEDGER)
