@@ -217,7 +217,11 @@ TOPICS = {
 
 
 def _ask(code: str, *words: str) -> Any:
-    """Run `code` in a child and return what it prints as JSON, or one line that says how it failed."""
+    """Run `code` in a child and return what it prints as JSON, or one line that says how it failed.
+
+    There is no pipe of objects to it, as to other children: what it loads is what may be broken, and a driver prints
+    and crashes as it likes. So the last line counts, and all that came before it is the reason where there is none.
+    """
     env = {**os.environ, **ENVIRONMENT, "PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
     try:
         child = subprocess.run(

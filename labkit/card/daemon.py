@@ -1,9 +1,8 @@
 """The card: a process of its own that owns a device, and serves files and preprocessed images over a Unix socket.
 
-    python -m labkit.card.daemon '{"name": "card0", "root": "/photos", ...}'
-
-is what `labkit.card.process` runs. TensorFlow is never loaded in this process. If it cannot start, its last line of
-output says why. It ends by SIGTERM, or with the process that started it as its keeper, however that process ends.
+`labkit.card.process` starts it, and sends it its settings first. TensorFlow is never loaded in this process. If it
+cannot start, its last line of output says why. It ends by SIGTERM, or with the process that started it as its keeper,
+however that process ends.
 """
 
 from __future__ import annotations
@@ -204,20 +203,20 @@ def accept(server: Server, listener: socket.socket) -> None:
 # -- start and end ----------------------------------------------------------------
 
 
-def run(settings: dict[str, Any]) -> None:
+def run(place: Path, settings: dict[str, Any]) -> None:
     """Run a card until the process gets a signal to end. Does not return.
 
     Parameters
     ----------
+    place : path
+        Of its socket and its lock, without their endings: the name of the card, in the folder of all cards.
     settings : dict
-        ``name``, ``root``, ``folder`` (of the sockets), ``device`` (part of a name, or None), ``parent``
-        (a process to end with, or None).
+        ``root``, ``device`` (part of a name, or None), ``parent`` (a process to end with, or None).
     """
-    place = Path(settings["folder"]) / settings["name"]
     # A process that only looks whether a card holds the lock releases it at once.
     lock = process.take(f"{place}.lock", timeout_s=1)
     if lock is None:
-        print(f"a card called {settings['name']} runs already", file=sys.stderr, flush=True)
+        print(f"a card called {place.name} runs already", file=sys.stderr, flush=True)
         os._exit(1)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     # Held while the socket is put in its place, and at the end. A signal may come while this thread holds it.
@@ -276,7 +275,7 @@ def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
     device = offload.choose(settings["device"])
     worker = Worker(offload.Engine(device.opencl))
     facts = {
-        "name": settings["name"],
+        "name": place.name,
         "pid": os.getpid(),
         "root": root.folder,
         "device": f"{device.name} ({device.kind}, {device.platform})",
@@ -296,4 +295,6 @@ def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
 
 
 if __name__ == "__main__":
-    run(json.loads(sys.argv[1]))
+    with Connection(int(sys.argv[1])) as link:
+        settings = link.recv()
+    run(Path(sys.argv[3]), settings)

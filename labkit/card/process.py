@@ -226,10 +226,12 @@ def start(
     # A socket that a killed card left stays until the new one takes its place: readers of that card wait.
     os.close(lock)
     parent = os.getpid() if keeper else None
-    settings = {"name": name, "root": served, "folder": str(place), "device": device, "parent": parent}
+    settings = {"root": served, "device": device, "parent": parent}
     with tempfile.TemporaryFile() as log:
-        child = processes.module("labkit.card.daemon", json.dumps(settings), log=log)
+        child, link = processes.linked("labkit.card.daemon", str(place / name), log=log)
         try:
+            with link:
+                link.send(settings)
             if not _answers(child, name):
                 late = child.poll() is None
                 why = f"it is not ready after {START_TIMEOUT_S} s" if late else processes.last_line(log)
