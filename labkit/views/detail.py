@@ -114,6 +114,16 @@ def threads_at_work(lanes: Iterable[Lane], first_ns: int, last_ns: int, width: i
     return covered / np.maximum(np.diff(edges), 1)
 
 
+def most_at_once(lanes: Iterable[Lane], first_ns: int, last_ns: int) -> int:
+    """Return how many threads work at the same time at most between two times: the height of their band.
+
+    One that ends as another begins does not work at the same time. At least 1, so that a band has a height.
+    """
+    times = np.concatenate([getattr(lane.busy, side) for side in ("end", "start") for lane in lanes])
+    order = np.argsort(np.clip(times, first_ns, last_ns), kind="stable")  # of one instant, ends come first
+    return int(np.cumsum(np.where(order < len(times) // 2, -1, 1)).max(initial=1))
+
+
 def _extent(intervals: Intervals, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return first and last covered instant of each column; equal where nothing is covered."""
     if not len(intervals.start):

@@ -21,7 +21,7 @@ from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
 from labkit.timeline.wording import milliseconds, percent
-from labkit.views.detail import lod, threads_at_work
+from labkit.views.detail import lod, most_at_once, threads_at_work
 from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, FigurePage, Words, fit, height_of, measure
 from labkit.views.layout import TimelineLayout, words
 from labkit.views.layout.choice import chosen_lanes, cores_line
@@ -302,7 +302,7 @@ def _draw(title: str, verdict: str, panels: list[_Panel], look: Theme) -> Figure
     span = max([p.last_ns - p.first_ns for p in panels] + [1])
     columns = max(round(width * DPI / _COLUMN), 1)  # of the whole axis, so that they are as wide in both panels
     bands = [threads_at_work(p.band, p.first_ns, p.first_ns + span, columns) for p in panels]
-    most = max(int(np.ceil(max(band.sum(axis=0).max() for band in bands) - 1e-6)), 1)
+    most = max([most_at_once(p.band, p.first_ns, p.first_ns + span) for p in panels if p.band], default=1)
     legend = _legend(panels, span / (width * DPI), most)
     body = sum(height_of(p.header) + 0.06 + p.height for p in panels) + 0.14 * (len(panels) - 1)
     head = [Words(title, TITLE, weight="bold", most=2), Words(verdict)]
@@ -382,7 +382,7 @@ def _band(page: FigurePage, axis: _Axis, panel: _Panel, y: float, threads: np.nd
     page.write(left, middle, words.BAND, ha="right")
     for number, at in ((most, y + LINE / 2), (0, base - LINE / 2)):
         page.write(left, axis.top + at, f"{number}", SMALL, look.muted, ha="right")
-    page.write(axis.left + axis.width + 0.1, middle, f"{sum(lane.share for lane in panel.band):.1f} threads")
+    page.write(axis.left + axis.width + 0.1, middle, f"{words.at_work(panel.band)} threads")
 
 
 def _rectangles(axes: Axes, start: Any, end: Any, top: Any, bottom: Any, color: str, **more: Any) -> None:

@@ -30,7 +30,8 @@ from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 from labkit.views import static
-from labkit.views.detail import threads_at_work
+from labkit.views.detail import most_at_once, threads_at_work
+from labkit.views.layout import TimelineLayout
 from labkit.views.layout.choice import blamed_lane, drawn_lanes
 
 
@@ -261,6 +262,27 @@ def test_a_band_has_a_dashed_line_at_the_number_of_cores_where_it_reaches_it(cpu
     top = static.LINE + static.TALL + static.SPACE
     assert levels == ([pytest.approx(top + static.BAND_TALL * (1 - cpus / most))] if line else [])
     assert_readable(figure)
+
+
+@pytest.mark.parametrize("cpus", [2, 30, None])
+def test_the_bands_of_a_picture_and_of_the_widget_state_the_same_numbers_of_the_same_window(cpus):
+    """Forty workers that all begin at once: columns of a picture are too wide to show so many on average."""
+    trace = noisy_job(workers=40, images=40, host={"cpus": cpus})
+    band = TimelineLayout([trace]).header["runs"][0]["band"]
+    shown = words(static.draw(trace, steps=slice(None)).figure())
+    average, most = band["busy"].split(" of ")
+    assert most == str(band["most"]) == "40"
+    assert {f"{average} threads", most} <= set(shown)
+    assert [word for word in shown if word.startswith("number of cores")] == [f"number of cores: {cpus}"] * bool(cpus)
+    assert band["cores"] == (cpus or 0)
+
+
+def test_a_thread_that_ends_as_another_begins_does_not_work_at_the_same_time():
+    spans = [Span(f"tf.data worker {n}", "DecodeJpeg", "decode", NOW + n * MS, MS, -1) for n in range(4)]
+    spans.append(Span("tf.data worker 4", "DecodeJpeg", "decode", NOW + MS // 2, 2 * MS, -1))
+    lanes = [lane for lane in Timeline(Trace.from_spans(spans)).lanes if lane.kind == "pipeline"]
+    assert [most_at_once(lanes[:4], 0, 4 * MS), most_at_once(lanes, 0, 4 * MS)] == [1, 2]
+    assert [most_at_once(lanes, 3 * MS, 4 * MS), most_at_once(lanes[:1], 2 * MS, 3 * MS)] == [1, 1]
 
 
 def test_what_occurs_is_in_the_legend_and_nothing_else():

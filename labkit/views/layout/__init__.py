@@ -20,6 +20,7 @@ from labkit.timeline.lanes import Lane, lane_of
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent, short_op
+from labkit.views.detail import most_at_once
 from labkit.views.layout import words
 from labkit.views.layout.block import VERSION, Block
 from labkit.views.layout.choice import APART, blamed_lane, cores_line, on_device, workers_of
@@ -152,20 +153,19 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
 
 
 def _band(timeline: Timeline) -> dict[str, Any] | None:
-    """Return the band of the workers: its lanes, words and the most threads that work at once; None where few work."""
+    """Return the band of the workers: its lanes, words and the most threads that work at once; None where few work.
+
+    The words name both numbers: no axis does, as in the picture.
+    """
     blamed, lanes = blamed_lane(timeline), timeline.lanes
     workers = workers_of(timeline)
     if len(workers) <= APART:
         return None
-    busy = [lanes[k].busy for k in workers]
-    ends = np.concatenate([each.end for each in busy])
-    order = np.argsort(np.concatenate([*(each.start for each in busy), ends]), kind="stable")
-    at_work = np.cumsum(np.where(order < len(ends), 1, -1))
-    average = sum(lanes[k].share for k in workers)
+    band = [lanes[k] for k in workers]
+    most = most_at_once(band, 0, timeline.span_ns)
     quiet = [k for k, lane in enumerate(lanes) if lane.kind == "pipeline" and k not in workers]
     hidden = [k for k in (*workers, *quiet) if k != blamed]
-    most = int(at_work.max(initial=1))
-    busy, cores = f"{average:.1f} of {most}", cores_line(timeline, most)
+    busy, cores = f"{words.at_work(band)} of {most}", cores_line(timeline, most)
     return {"lanes": workers, "hidden": hidden, "most": most, "busy": busy, "cores": cores}
 
 

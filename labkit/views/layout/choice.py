@@ -14,7 +14,8 @@ APART = 3
 #: A lane that is busy for a smaller share of the window is not drawn, unless gaps waited for it.
 _LEAST = 0.01
 
-#: In a picture, workers stand in lanes of their own only where their spans are so many pixels long, too.
+#: In a picture, workers stand in lanes of their own only where their spans are so many pixels long, too: nobody can
+#: zoom in on it, as on the widget, which draws few workers apart however short their spans are.
 _LONG = 24
 
 

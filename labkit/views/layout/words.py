@@ -140,6 +140,11 @@ def figures_and_blame(timeline: Timeline) -> str:
     return f"{figures(timeline)} · waits mostly for {what}{f', while {stalls.during}' if stalls.during else ''}"
 
 
+def at_work(lanes: Iterable[Lane]) -> str:
+    """Return how many threads of a band work, on average over the whole window."""
+    return f"{sum(lane.share for lane in lanes):.1f}"
+
+
 def note(lane: Lane) -> str:
     """Return what a lane worked on most."""
     return ", ".join(f"{LABELS[category]} {milliseconds(ns)} ms" for category, ns in longest_work(lane))
