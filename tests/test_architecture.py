@@ -28,6 +28,8 @@ ORDER = (
 # The verbs stand on top of all packages, and the names that are handed out stand beside them.
 VERBS = ("notebook", "doctor", "cli")
 NO_TENSORFLOW = ("common", "timeline", "views", "simulate")
+# What the lowest packages need of others; CONTRIBUTING.md says it of the timeline.
+THIRD_PARTY = {"common": {"IPython", "platformdirs", "psutil", "tqdm"}, "timeline": {"numpy", "scipy"}}
 DRAWS = ("views", "course", "simulate", "offload")
 # All of labkit under one name, also another one.
 WHOLE = re.compile(r"(?m)^ *import labkit\b(?!\.)")
@@ -164,6 +166,12 @@ def test_what_follows_from_a_trace_knows_no_tensorflow(root):
     for name in NO_TENSORFLOW:
         roots = {i.split(".")[0] for i in imports(packages(root)[name])}
         assert not roots & {"tensorflow", "tensorflow_datasets", "keras"}, name
+
+
+@pytest.mark.parametrize("name", THIRD_PARTY)
+def test_the_lowest_packages_need_no_more_of_others_than_is_listed(root, name):
+    roots = {imported.split(".")[0] for imported in imports(packages(root)[name])}
+    assert roots - sys.stdlib_module_names - {"labkit"} == THIRD_PARTY[name]
 
 
 def reached(root, start):
