@@ -295,6 +295,4 @@ def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
 
 
 if __name__ == "__main__":
-    with Connection(int(sys.argv[1])) as link:
-        settings = link.recv()
-    run(Path(sys.argv[3]), settings)
+    run(Path(sys.argv[3]), Connection(int(sys.argv[1])).recv())

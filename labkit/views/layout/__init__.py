@@ -163,8 +163,7 @@ def _band(timeline: Timeline) -> dict[str, Any] | None:
         return None
     band = [lanes[k] for k in workers]
     most = most_at_once(band, 0, timeline.span_ns)
-    quiet = [k for k, lane in enumerate(lanes) if lane.kind == "pipeline" and k not in workers]
-    hidden = [k for k in (*workers, *quiet) if k != blamed]
+    hidden = [k for k, lane in enumerate(lanes) if lane.kind == "pipeline" and k != blamed]
     busy, cores = f"{words.at_work(band)} of {most}", cores_line(timeline, most)
     return {"lanes": workers, "hidden": hidden, "most": most, "busy": busy, "cores": cores}
 
