@@ -11,13 +11,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
 from typer.testing import CliRunner
+from waiting import ended, until
 
 from execution import execute
 from labkit import card, doctor, offload, photos, records
@@ -248,7 +248,7 @@ def test_an_interrupted_run_shows_nothing_of_the_end_of_its_kernel(root, tmp_pat
         # With pytest's variable, a kernel leaves its streams as they are.
         env={name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
     )  # fmt: skip
-    wait_for((tmp_path / "pid").exists, "the kernel to start", 200)
+    until((tmp_path / "pid").exists, "the kernel to start")
     parent.send_signal(signal.SIGINT)
     errors = parent.communicate(timeout=60)[1]
     assert parent.returncode == 130
@@ -284,19 +284,11 @@ def test_no_kernel_outlives_an_interrupted_run(root, tmp_path, how):
         start_new_session=True,
     )
     pid = tmp_path / "pid"
-    wait_for(lambda: pid.exists() and pid.read_text(), "the kernel to start")
+    until(lambda: pid.exists() and pid.read_text(), "the kernel to start")
     kernel = psutil.Process(int(pid.read_text()))
     parent.send_signal(how)
     parent.wait(60)
-    wait_for(lambda: not kernel.is_running() or kernel.status() == psutil.STATUS_ZOMBIE, "the kernel to end")
-
-
-def wait_for(condition, what, tries=600):
-    for _ in range(tries):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"waited in vain for {what}")
+    until(lambda: ended(kernel), "the kernel to end")
 
 
 @pytest.mark.long

@@ -22,6 +22,7 @@ import cards
 import numpy as np
 import psutil
 import pytest
+from waiting import ended, until
 
 from labkit import card
 from labkit.card import process, protocol
@@ -70,15 +71,6 @@ def read(name, offset=0, count=1 << 20):
 
 def connect(name="card0"):
     return connection.Client(str(process.folder() / f"{name}.sock"), "AF_UNIX")
-
-
-def gone(pid, limit_s=20.0):
-    until = time.monotonic() + limit_s
-    while time.monotonic() < until:
-        if not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE:
-            return True
-        time.sleep(0.05)
-    return False
 
 
 opencl = pytest.mark.opencl
@@ -259,7 +251,7 @@ def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
             keeper.kill()
             keeper.wait()
             keeper.stdout.close()
-    assert all(gone(pid) for pid in pids)
+    until(lambda: all(map(ended, pids)), "the cards to end")
 
 
 @pytest.mark.long
@@ -291,7 +283,7 @@ def test_the_words_on_the_command_line(root, folder):
         (facts,) = card.status()
     finally:
         assert command("stop").stdout == "card0 is stopped\n"
-    assert gone(facts.pid)
+    until(lambda: ended(facts.pid), "the card to end")
     twice = command("stop")
     assert (twice.returncode, twice.stderr) == (1, "labkit: no card called card0 runs; running: none\n")
 

@@ -20,6 +20,7 @@ import cards
 import numpy as np
 import pytest
 import tensorflow as tf
+from waiting import until
 
 from labkit import card
 from labkit.card import filesystem, protocol
@@ -701,11 +702,7 @@ def test_a_process_that_ends_in_the_middle_leaves_no_card_and_no_file_of_one(ima
     assert codes[4] in (1, 130, -2)
     assert "in the middle of an epoch" in done.stderr
     # A card whose keeper was killed notices it by itself.
-    for _ in range(100):
-        if not cards.processes(place):
-            break
-        time.sleep(0.1)
-    assert not cards.processes(place)
+    until(lambda: not cards.processes(place), "the cards to end")
     assert not cards.left(place / f"labkit-{os.getuid()}")
 
 

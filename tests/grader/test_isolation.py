@@ -11,12 +11,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 from class_of_25 import roster
+from waiting import until
 
 from assignments.grader import bubblewrap, isolation
 from assignments.grader.course import Course
@@ -231,19 +231,11 @@ def test_it_dies_with_its_parent(in_bubblewrap):
     student = psutil.Process(int(parent.stdout.readline().split()[0]))
     home, files = map(Path, parent.stdout.readline().split())
     processes = [student, *student.children(recursive=True)]
-    wait_for(lambda: (files / "begun").exists(), "the call to begin")
+    until(lambda: (files / "begun").exists(), "the call to begin")
     parent.kill()
     parent.wait()
     assert psutil.wait_procs(processes, timeout=60)[1] == []
     shutil.rmtree(home, ignore_errors=True)  # a grader that starts meanwhile removes what dead ones have left
-
-
-def wait_for(condition, what, tries=600):
-    for _ in range(tries):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"waited in vain for {what}")
 
 
 EACH = "import os\nfor n in range(3, 20):\n    try: {}\n    except OSError: pass"
@@ -874,7 +866,7 @@ def test_whom_no_filter_keeps_from_processes_ends_with_the_batch(installation, i
     finally:
         changed.write_text(before)
     assert not home.exists()
-    wait_for(lambda: not any(works_in(home, process) for process in psutil.process_iter()), "the processes to end")
+    until(lambda: not any(works_in(home, process) for process in psutil.process_iter()), "the processes to end")
 
 
 def works_in(home, process):

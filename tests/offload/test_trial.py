@@ -13,6 +13,7 @@ import numpy as np
 import psutil
 import pytest
 from repeats import again
+from waiting import ended, until
 
 from labkit import offload
 from labkit.offload import trial, try_kernel
@@ -369,9 +370,9 @@ sys.stdin.read()
         assert parent.stdout.readline() == "ready\n"
         child = child_of(psutil.Process(parent.pid))
         if busy:
-            wait_for(lambda: sum(child.cpu_times()[:2]) > 1.5, "the endless kernel to run")
+            until(lambda: sum(child.cpu_times()[:2]) > 1.5, "the endless kernel to run")
         parent.send_signal(how)
-    wait_for(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "the child to end")
+    until(lambda: ended(child), "the child to end")
 
 
 def test_a_child_that_dies_between_two_tries_is_no_fault_of_the_second():
@@ -396,11 +397,3 @@ def test_threads_take_turns():
 def test_a_device_of_the_list_can_be_named():
     device = offload.choose()
     assert scale(EIGHT, EIGHT, 2, device=device).ok
-
-
-def wait_for(condition, what, tries=300):
-    for _ in range(tries):
-        if condition():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"waited in vain for {what}")

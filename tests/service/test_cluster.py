@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from waiting import ended, until
 
 import labkit
 from labkit.service import cluster as cluster_module
@@ -53,15 +54,6 @@ def counted(elements, kill=None, at=0):
     return seen
 
 
-def until(what):
-    """Wait for something that comes about."""
-    for _ in range(600):
-        if what():
-            return
-        time.sleep(0.1)
-    raise AssertionError("a minute is over")
-
-
 def watched(trace):
     """The names of the workers that a recording has lanes of."""
     return {thread.name.partition(" · ")[0] for thread in trace.threads if " · " in thread.name}
@@ -77,7 +69,7 @@ def shared():
 def c(shared):
     """The cluster that all tests share, with two workers that run."""
     shared.restart = True
-    until(lambda: all(server.alive for server in shared.servers))
+    until(lambda: all(server.alive for server in shared.servers), "all servers to run")
     for server in shared.servers:  # what one test kills is no reason to give up in another one
         server.deaths.clear()
     yield shared
@@ -165,7 +157,7 @@ def test_a_killed_worker_comes_back_and_no_element_comes_twice(c, faults, settin
         seen = counted(elements, c.workers[1].kill, at=90)
         assert max(seen.values()) == 1
         assert len(seen) >= 300 - most
-        until(lambda: c.workers[1].alive)
+        until(lambda: c.workers[1].alive, "the worker to run again")
     assert [death.name for death in c.deaths[-faults:]] == ["worker 1"] * faults
     assert c.deaths[-1].how == "killed by signal 9"
 
@@ -208,7 +200,7 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, name):
             with pytest.raises(ClusterError, match=r"^dispatcher \(.*\) died at .*, killed by signal 9"):
                 use()
     c.restart = True
-    until(lambda: server.alive)
+    until(lambda: server.alive, "the server to run again")
     assert counted(c.elements(numbers(40).apply(c.distribute("dynamic")))) == dict.fromkeys(range(40), 1)
 
 
@@ -349,7 +341,7 @@ def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
 
         with pytest.raises(KeyboardInterrupt):
             add()
-        until(lambda: all(server.alive for server in cluster.servers))
+        until(lambda: all(server.alive for server in cluster.servers), "all servers to run")
         arrived = counted(cluster.elements(numbers(60, 2).apply(cluster.distribute("dynamic"))))
         assert arrived == dict.fromkeys(range(60), 1)
 
@@ -594,9 +586,9 @@ def dies_and_leaves_nothing(folder, after_s):
                 assert not [n for n in child.net_connections("unix") if n.laddr], "a socket with a name would stay"
             assert list(folder.iterdir()), "it has a folder of its own"
         parent.kill()
-    until(lambda: not any(child.is_running() and child.status() != "zombie" for child in children))
+    until(lambda: all(map(ended, children)), "the children to end")
     assert not [address for address in addresses if wire.answers(address)]
-    until(lambda: not list(folder.iterdir()))
+    until(lambda: not list(folder.iterdir()), "their files to go")
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])

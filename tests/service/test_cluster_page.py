@@ -8,12 +8,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 import yaml
+from waiting import until
 
 import labkit
 from labkit.service import wire
@@ -49,10 +49,7 @@ def theirs(tmp_path):
             return child
 
         children = [start(number) for number in range(3)]
-        end = time.monotonic() + 120
-        while not all(map(wire.answers, addresses)):
-            assert time.monotonic() < end, "a server of the page does not listen"
-            time.sleep(0.2)
+        until(lambda: all(map(wire.answers, addresses)), "the servers of the page to listen", limit_s=120)
         yield addresses, children, start
 
 

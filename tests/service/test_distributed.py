@@ -16,6 +16,7 @@ import time
 import numpy as np
 import psutil
 import pytest
+from waiting import ended, until
 
 import labkit
 from labkit.service.elements import ClusterError
@@ -362,11 +363,7 @@ def test_a_process_that_a_program_has_started_ends_with_it(several, capsys, ends
     with contextlib.suppress(ClusterError):
         several.run(leaves_a_child, processes=1, ends=ends)
     child = int(capsys.readouterr().out.removeprefix("process 0: "))
-    for _ in range(600):
-        if not psutil.pid_exists(child) or psutil.Process(child).status() == "zombie":
-            return
-        time.sleep(0.1)
-    raise AssertionError("it is left")
+    until(lambda: ended(child), "the child to end")
 
 
 NOTEBOOK = """
@@ -577,11 +574,8 @@ def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
         children = psutil.Process(parent.pid).children(recursive=True)
         assert after_s is not None or len(children) == 5
         parent.kill()
-    for _ in range(600):
-        if not list(private.iterdir()) and not any(c.is_running() and c.status() != "zombie" for c in children):
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"left: {list(private.iterdir())}, {children}")
+    until(lambda: all(map(ended, children)), "the children to end")
+    until(lambda: not list(private.iterdir()), "their files to go")
 
 
 @pytest.mark.long

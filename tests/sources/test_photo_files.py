@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 from interrupts import interruptible
+from waiting import ended, until
 
 from labkit.common import shipped
 from labkit.sources import photo_files, photos, tfds_sets
@@ -49,21 +50,6 @@ def underway(home, process, count=12):
     return place, painters
 
 
-def all_gone(painters):
-    """Wait for the end of processes; one that only waits to be collected by its parent has ended."""
-
-    def runs(process):
-        try:
-            return process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:
-            return False
-
-    deadline = time.monotonic() + 60
-    while any(map(runs, painters)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return not any(map(runs, painters))
-
-
 @pytest.fixture(scope="module")
 def painted(tmp_path_factory):
     place = photo_files.folder(tmp_path_factory.mktemp("painted"))
@@ -89,7 +75,7 @@ def test_a_killed_run_leaves_no_orphan_and_the_next_one_makes_only_what_is_missi
     place, painters = underway(tmp_path, process)
     process.kill()
     process.wait()
-    assert all_gone(painters)
+    until(lambda: all(map(ended, painters)), "the painters to end")
     before = identities(place)
     assert 12 <= len(before) < generator.SCALES["small"]
     photos.load(scale="tiny", home=tmp_path, progress=False)
@@ -105,7 +91,7 @@ def test_an_interrupt_keeps_every_finished_photo_and_leaves_no_orphan(tmp_path, 
     place, painters = underway(tmp_path, process)
     (os.killpg if whole_group else os.kill)(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert all_gone(painters)
+    until(lambda: all(map(ended, painters)), "the painters to end")
     assert errors.count("KeyboardInterrupt") == 1
     assert "KeyboardInterrupt" in errors.splitlines()[-1]
     on_disk = {str(path.relative_to(place)) for path in place.glob("*/*") if not path.name.startswith(".")}
@@ -120,7 +106,7 @@ def test_a_painter_that_dies_is_an_error_and_not_a_wait_without_end(tmp_path):
     _, errors = process.communicate(timeout=60)
     assert process.returncode
     assert "RuntimeError: a painting process ended early" in errors
-    assert all_gone(painters)
+    until(lambda: all(map(ended, painters)), "the painters to end")
 
 
 @pytest.mark.long

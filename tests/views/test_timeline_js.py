@@ -10,7 +10,7 @@ import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
-from browser import SHOTS
+from browser import SHOTS, settle
 from PIL import Image
 from playwright.sync_api import TimeoutError
 from timeline_page import encoded, show_in
@@ -68,11 +68,6 @@ def place(page, lane, ns, run=0):
 
 def detail(page):
     return page.locator(".lt-detail").inner_text()
-
-
-def settle(page):
-    """Wait until two frames have passed, so that what the page had planned for the next one is done."""
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done())))")
 
 
 # -- what is painted ------------------------------------------------------------------------------
