@@ -2,7 +2,7 @@
 
     python benchmarks/diagnosis.py
 
-The pipelines are those of ``tests/faults/pool.py`` and of ``tests/faults/outside.py``: each has a fault, or none, and
+The pipelines are those of ``tests/support/pool.py`` and of ``tests/support/outside.py``: each has a fault, or none, and
 its sizes, delays and names are drawn from a seed. Each is recorded once, alone and beside other programs that take a
 core each. Where the advice is the right one, it is applied, and both pipelines are measured in turn. The last line is
 one JSON object of shares: ``cause_right`` (the right cause with the right advice), ``cause_wrong`` (another cause, or
@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "faults"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 #: A program that is no child of the one that asks for it, works for as long as that one lives, and prints its number.
 COMPETITOR = """
