@@ -18,6 +18,7 @@ import weakref
 import numpy as np
 import pytest
 from repeats import again
+from waiting import until
 
 import labkit
 from labkit.recording.tfdata import xplane
@@ -442,9 +443,12 @@ def test_a_training_that_was_left_never_lacks_its_function(tf, keras):
 def test_a_watch_that_nobody_needs_is_freed_and_gives_the_profiler_back(tf, keras):
     """Where another function than ``fit`` is left in the window, nobody tells."""
     gone = weakref.ref(begun(labkit.Watch(warmup=0), network(keras)))
-    time.sleep(2 * LOOK_S)
-    gc.collect()
-    assert gone() is None
+
+    def freed():
+        gc.collect()
+        return gone() is None
+
+    until(freed, "the watch to be freed")
     watch = labkit.Watch(steps=3, warmup=0)
     fit(network(keras), data(tf, 4), watch)
     assert watch.trace.run.steps == 3
