@@ -30,8 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), *(str(folder) for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
 sys.path.append(str(ROOT / "notebooks"))  # the tools that need a checkout: tour, badges, build and grader
 
-import draws  # noqa: E402 (this one and the next two stand in tests/support)
-import repeats  # noqa: E402
+import repeats  # noqa: E402 (this one and the next stand in tests/support)
 from left_out import leave_out  # noqa: E402
 
 
@@ -95,7 +94,10 @@ def pytest_terminal_summary(terminalreporter):
     """Say which tests measured again; write down which were skipped, and why, for the last lines of `make test`."""
     done = [report for name in ("", "passed", "failed", "error") for report in terminalreporter.getreports(name)]
     terminalreporter.write_line(repeats.line([report for report in done if hasattr(report, "user_properties")]))
-    lines = [f"  {report.nodeid}: {report.longrepr[2]}\n" for report in terminalreporter.getreports("skipped")]
+    skipped = [
+        report for report in terminalreporter.getreports("skipped") if UNDER_ANOTHER_SEED not in report.longrepr[2]
+    ]
+    lines = [f"  {report.nodeid}: {report.longrepr[2]}\n" for report in skipped]
     if lines and (ROOT / "build").is_dir():
         with (ROOT / "build" / "left-out.txt").open("a", encoding="utf-8") as file:
             file.writelines(lines)
@@ -122,8 +124,9 @@ def pytest_generate_tests(metafunc):
         metafunc.parametrize("random_seed", range(seeds))
 
 
-#: Cases that drew no random numbers when they ran: other seeds would run the same once more.
-drew_nothing = set()
+#: Whether a case drew random numbers when it first ran: if not, other seeds would run the same once more.
+drew = {}
+UNDER_ANOTHER_SEED = "it drew no random numbers under another seed"
 
 
 def case(item):
@@ -148,13 +151,14 @@ def sow(item):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
-    """Find out which of the tests that run under many seeds draw anything."""
-    if case(item) is None:
+    """Find out which of the tests that run under many seeds draw anything; their fixtures must not."""
+    if case(item) is None or case(item) in drew:
         return (yield)
-    with draws.watched() as drew:
+    import draws
+
+    with draws.watched() as so_far:
         result = yield
-        if not drew() and not hasattr(item.obj, "is_hypothesis_test"):
-            drew_nothing.add(case(item))
+        drew[case(item)] = so_far() or hasattr(item.obj, "is_hypothesis_test")
     return result
 
 
@@ -165,8 +169,8 @@ def pytest_runtest_setup(item):
     """
     if item.get_closest_marker("random"):
         sow(item)
-        if case(item) in drew_nothing:
-            pytest.skip("it drew no random numbers under another seed")
+        if not drew.get(case(item), True):
+            pytest.skip(UNDER_ANOTHER_SEED)
     if item.get_closest_marker("opencl") is None:
         return
     from labkit.offload import NoDevice, choose

@@ -230,7 +230,7 @@ def start(
     with tempfile.TemporaryFile() as log:
         child, link = processes.linked("labkit.card.daemon", str(place / name), log=log)
         try:
-            with link:
+            with link, contextlib.suppress(OSError):  # of a process that has ended already, its log says why
                 link.send(settings)
             if not _answers(child, name):
                 late = child.poll() is None

@@ -143,9 +143,9 @@ def is_random(op: str) -> bool:
     return (op.startswith(kinds) and not op.endswith(helpers)) or any(word in op for word in inside)
 
 
-def draws(dataset: Any) -> bool:
-    """Tell whether some function of a pipeline draws random numbers."""
-    return any(is_random(op) for node in nodes(dataset) for op in node.ops)
+def draws(parts: Iterable[DatasetNode]) -> bool:
+    """Tell whether a function of some nodes of a pipeline draws random numbers."""
+    return any(is_random(op) for node in parts for op in node.ops)
 
 
 # -- as TensorFlow runs it -----------------------------------------------------------------

@@ -141,7 +141,7 @@ def settings(dataset: Any) -> dict[str, bool]:
         "to_device": any(node.kind == "CopyToDevice" for node in nodes),
     }
     try:
-        return {**found, "random": structure.draws(dataset)}
+        return {**found, "random": structure.draws(nodes)}
     except (ValueError, tf.errors.OpError):
         return found
 

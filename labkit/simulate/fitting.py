@@ -78,7 +78,8 @@ def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
     timeline = Timeline(trace)
     if not timeline.steps or not timeline.images:
         raise ValueError("the trace holds no train step or does not say how many images it trained on: nothing to fit")
-    stated, accelerator = Knobs(core_gain=core_gain).changed(**trace.run.knobs), trace.run.accelerator
+    read = {name: trace.run.knobs[name] for name in ("core_gain", "accelerators") if name in trace.run.knobs}
+    stated, accelerator = Knobs(core_gain=core_gain).changed(**read), trace.run.accelerator
     host = Knobs(cores=int(trace.run.host.cpus or 1), core_gain=stated.core_gain)
     own = _own_times(timeline, host)
     leaves = [node.rpartition("::")[2] for node in trace.run.graph]

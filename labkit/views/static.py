@@ -302,7 +302,7 @@ def _draw(title: str, verdict: str, panels: list[_Panel], look: Theme) -> Figure
     span = max([p.last_ns - p.first_ns for p in panels] + [1])
     columns = max(round(width * DPI / _COLUMN), 1)  # of the whole axis, so that they are as wide in both panels
     bands = [threads_at_work(p.band, p.first_ns, p.first_ns + span, columns) for p in panels]
-    most = max([most_at_once(p.band, p.first_ns, p.first_ns + span) for p in panels if p.band], default=1)
+    most = max([most_at_once(p.band, p.first_ns, p.last_ns) for p in panels if p.band], default=1)
     legend = _legend(panels, span / (width * DPI), most)
     body = sum(height_of(p.header) + 0.06 + p.height for p in panels) + 0.14 * (len(panels) - 1)
     head = [Words(title, TITLE, weight="bold", most=2), Words(verdict)]

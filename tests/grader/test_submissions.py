@@ -136,11 +136,9 @@ def test_a_whole_number_of_numpy_is_one_and_a_truth_is_none(sources, kind, point
 
 
 def test_all_students_are_told_of_as_many_cores():
-    ask = (
-        "import os, multiprocessing\ntold = [os.cpu_count(), multiprocessing.cpu_count(), len(os.sched_getaffinity(0))]"
-    )
-    with run(ask) as student:
-        assert student.names(["noted"]) == {"noted": [8, 8, 8]}
+    answers = "os.cpu_count(), multiprocessing.cpu_count(), len(os.sched_getaffinity(0))"
+    with run(f"import os, multiprocessing\ncores = [{answers}]") as student:
+        assert student.names(["cores"]) == {"cores": [8, 8, 8]}
 
 
 def test_what_colab_and_editors_write_into_an_import_cell_is_allowed():
@@ -354,7 +352,7 @@ TELLS = {
 def test_neither_how_nor_where_code_ends_tells_hidden_inputs(way):
     """For the instructor there is one more sentence; of what students read, all ways are the same."""
     deed, private_reason = TELLS[way]
-    f = f"import os\ntold = 0\ndef g(): return 1\ndef f(x):\n    if x == 77:\n        {deed}\n    return 1"
+    f = f"import os\nnoted = 0\ndef g(): return 1\ndef f(x):\n    if x == 77:\n        {deed}\n    return 1"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(f)])
     hidden = "assert f(1) == 1\n### BEGIN HIDDEN TESTS\nassert f(77) == 2, 'wrong'\n### END HIDDEN TESTS"
     for number, test in enumerate((hidden, "if noted:\n    os._exit(noted)", "assert g() == 1")):

@@ -58,7 +58,7 @@ def read_after(dataset, elements=20):
 # -- what runs -----------------------------------------------------------------
 
 
-def test_the_lens_shows_the_graph_that_runs_not_the_one_that_was_written():
+def test_the_report_shows_the_graph_that_runs_not_the_one_that_was_written():
     fused = read_after(numbers().map(double, num_parallel_calls=AUTOTUNE).batch(4))
     kept = read_after(written(numbers().map(double, num_parallel_calls=AUTOTUNE).batch(4)))
     assert labels(fused) == ["Root", "MapAndBatch", "Range"]
@@ -359,7 +359,7 @@ def test_a_model_with_other_fields_is_refused_in_one_sentence():
         nodes.parse(other)
 
 
-def test_nothing_runs_on_after_the_lens():
+def test_nothing_runs_on_after_the_report():
     before = threading.active_count()
     diagnosis.autotune(numbers().map(double, num_parallel_calls=AUTOTUNE).batch(4).prefetch(2), INSTANT, steps=3)
     assert threading.active_count() <= before

@@ -129,9 +129,11 @@ def test_a_queue_of_which_nobody_is_seen_at_the_other_end_is_what_the_gaps_wait_
         timeline = recorded(loader())
         shares = dict(timeline.stalls.shares)
         del shares["framework"]  # on a machine with much to do, batches are handed over late
-        if max(shares, key=shares.get) == cause:
+        longest = max(shares, key=shares.get)
+        assert longest in (cause, "unknown"), shares  # a machine with much to do may hide a cause, never name another
+        if longest == cause:
             break
-    assert max(shares, key=shares.get) == cause, shares
+    assert longest == cause, shares
     assert timeline.stalls.cause is None
     longest = max(timeline.causes, key=lambda one: one.parts.get(cause, 0))
     assert longest.kind == cause

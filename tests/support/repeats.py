@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 
-#: Repeats that were made and that were allowed, by the test that runs; `told` empties them.
+#: Repeats that were made and that were allowed, by the test that runs; `summary` empties them.
 made, allowed = Counter(), Counter()
 
 

@@ -238,7 +238,7 @@ DETECTORS: dict[str, Callable[[list[DatasetNode], Any], bool]] = {
     "huge_buffer": _pile,
     "cached_names": _kept_too_soon,
     "unfinished_cache": _any(_unfinished, "Cache"),
-    "cached_augment": _any(lambda n, _: draws(n.dataset), "Cache"),
+    "cached_augment": _any(lambda n, _: draws(n.upstream), "Cache"),
     "straggler": _waits,
     "single_file": _uses("archive"),
     "files_in_turn": _in_turn,

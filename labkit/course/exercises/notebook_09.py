@@ -118,7 +118,7 @@ def _assembled(function: Any, count: int) -> None:
     fresh = {element: len(set(values[whole == element])) for element in set(whole)}
     if any(times == 1 for element, times in fresh.items() if np.sum(whole == element) > 1):
         alike = "an element is augmented alike in both epochs: "
-        if any("Cache" in node.kind and draws(node.dataset) for node in nodes(made)):
+        if any("Cache" in node.kind and draws((node, *node.upstream)) for node in nodes(made)):
             raise Wrong(alike + "the cache stands behind augment and froze it")
         raise Wrong(alike + "each epoch draws the numbers of the same seed anew; map augment once, over both epochs")
     kinds.reverse()  # the source first

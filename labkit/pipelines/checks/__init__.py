@@ -18,7 +18,7 @@ from labkit.common.table import Table
 from labkit.pipelines.checks import fingerprints, matching, verdicts
 from labkit.pipelines.checks.augmentation import FAULT, OPEN, PASSED
 from labkit.pipelines.checks.served import STEPS, Serving, StepDifference, serving
-from labkit.pipelines.structure import draws
+from labkit.pipelines.structure import draws, nodes
 
 __all__ = ["STEPS", "CheckFinding", "DataReport", "Serving", "StepDifference", "inspect", "probe", "serving"]
 
@@ -194,7 +194,7 @@ def inspect(
     expected = count if count is not None else None if labels is None else len(labels)
     expected = len(truth) if expected is None and truth is not None else expected
     first, second = fingerprints.read(dataset, found, epochs=2, count=expected, steps=steps, what=name)
-    claim = random if random is not None else (True if draws(dataset) else None)
+    claim = random if random is not None else (True if draws(nodes(dataset)) else None)
     if claim and 0 < len(first) < _DRAWS and matching.repeats(first, second):
         # Two epochs of a few flips may be alike by chance; that many draws are not.
         epochs = fingerprints.read(

@@ -62,11 +62,11 @@ class LoaderAdvice(WorkerWaits):
             # Its own arguments; the others are those of MultiprocessingOptions.
             self.more = self.more.replace("num_workers", "worker_count")
             self.further = self.further.replace("per_worker_buffer_size", "worker_buffer_size")
-        if self.processes and self.workers and self.facts.framework == "python":
+        if self.processes and self.worker_lanes and self.facts.framework == "python":
             self.more = "more workers"  # a generator around a loader that has some
         # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
         self.dali = self.facts.framework == "dali" or self.blame.startswith("DALI")
-        self.alone = not self.workers and not self.dali
+        self.alone = not self.worker_lanes and not self.dali
 
     def __str__(self) -> str:
         """Return the advice as a sentence."""
@@ -96,9 +96,9 @@ class LoaderAdvice(WorkerWaits):
         """Whether the accelerator waits for workers of which each needs less time than it trains: a buffer is short."""
         trains = self.trains.busy
         waits = complement(trains, 0, self.trains.window_ns)
-        together = union_of(lane.busy for lane in self.workers)
+        together = union_of(lane.busy for lane in self.worker_lanes)
         awaited = at_least([waits, together], 2).total_ns
-        longest = max((lane.busy.total_ns for lane in self.workers), default=trains.total_ns)
+        longest = max((lane.busy.total_ns for lane in self.worker_lanes), default=trains.total_ns)
         if self.in_turn:  # each waits for the others
             longest = together.total_ns
         return longest <= _LESS * trains.total_ns and awaited >= waits.total_ns / 2
@@ -106,8 +106,8 @@ class LoaderAdvice(WorkerWaits):
     @property
     def pauses(self) -> bool:
         """Whether the workers rest for most of the time in which the accelerator trains: they do not work ahead."""
-        trains = self.trains.busy
-        both = at_least([trains, union_of(lane.busy for lane in self.workers)], 2).total_ns if self.workers else 0
+        trains, lanes = self.trains.busy, self.worker_lanes
+        both = at_least([trains, union_of(lane.busy for lane in lanes)], 2).total_ns if lanes else 0
         return both < trains.total_ns / 2
 
     @property
@@ -115,7 +115,7 @@ class LoaderAdvice(WorkerWaits):
         """Whether the thread that trains prepares more than the workers of the loader, which are there."""
         mine, theirs = (
             sum(lane.by_category.get(kind, 0) for lane in lanes for kind in ("decode", "resize", "map"))
-            for lanes in (self.consumer, self.workers)
+            for lanes in (self.consumer, self.worker_lanes)
         )
         return (self.processes or (self.dali and not self.blame.startswith("DALI"))) and mine > theirs
 
@@ -175,7 +175,7 @@ class LoaderAdvice(WorkerWaits):
     def _batch(self) -> str:
         if self.alone:
             return f"{self.more}, so that batches are made beside the training; and one copy for each batch, in uint8."
-        if any(lane.by_category.get("batch") for lane in self.workers):
+        if any(lane.by_category.get("batch") for lane in self.worker_lanes):
             return f"a cheaper {self.blame}: stack arrays once, in uint8 until the device, without a loop in Python."
         return "make batches in the workers, not in the thread that trains; one copy for each, uint8 until the device."
 

@@ -37,10 +37,10 @@ class WorkerWaits:
         # Beside other processes, the lanes of each begin with its name.
         self._prefix = lanes[0].name.removesuffix("accelerator")
         self.processes = any(self._name(lane).startswith("worker ") for lane in lanes)
-        self.workers = [lane for lane in working if self._name(lane) != WITH_CONSUMER]
+        self.worker_lanes = [lane for lane in working if self._name(lane) != WITH_CONSUMER]
         self.consumer = [lane for lane in working if self._name(lane) == WITH_CONSUMER]
         # True if all workers are threads of the consumer's own process.
-        self.threads = all(self._name(lane).startswith("thread ") for lane in self.workers)
+        self.threads = all(self._name(lane).startswith("thread ") for lane in self.worker_lanes)
 
     def _name(self, lane: Lane) -> str:
         return lane.name.removeprefix(self._prefix)
@@ -48,8 +48,8 @@ class WorkerWaits:
     @cached_property
     def at_once(self) -> float:
         """How many threads of all processes work at once, on average over the time that any does."""
-        any_ns = union_of(lane.busy for lane in self.workers).total_ns if self.workers else 0
-        return sum(lane.busy.total_ns for lane in self.workers) / any_ns if any_ns else 0.0
+        any_ns = union_of(lane.busy for lane in self.worker_lanes).total_ns if self.worker_lanes else 0
+        return sum(lane.busy.total_ns for lane in self.worker_lanes) / any_ns if any_ns else 0.0
 
     @cached_property
     def lacks_cores(self) -> bool:
@@ -80,7 +80,7 @@ class WorkerWaits:
 
         The interpreter lets calls of less than 5 ms end before another thread has its turn, so they never overlap.
         """
-        several = self.threads and len(self.workers) > 1 and self.at_once < ONE_BY_ONE
+        several = self.threads and len(self.worker_lanes) > 1 and self.at_once < ONE_BY_ONE
         return several and self.cores > 1 and INTERPRETER_FULL <= self.busy_cores <= ONE_CORE
 
     @cached_property
@@ -94,7 +94,8 @@ class WorkerWaits:
 
     @cached_property
     def _works_ns(self) -> int:
-        return max(1, union_of(lane.busy for lane in self.workers).total_ns if self.workers else self.trains.window_ns)
+        lanes = self.worker_lanes
+        return max(1, union_of(lane.busy for lane in lanes).total_ns if lanes else self.trains.window_ns)
 
     @cached_property
     def _processes_ns(self) -> float:

@@ -155,7 +155,7 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
 def _band(timeline: Timeline) -> dict[str, Any] | None:
     """Return the band of the workers: its lanes, words and the most threads that work at once; None where few work.
 
-    The words name both numbers: no axis does, as in the picture.
+    The words name both numbers, since the widget has no axis for them; the picture has one.
     """
     blamed, lanes = blamed_lane(timeline), timeline.lanes
     workers = workers_of(timeline)
