@@ -639,11 +639,9 @@ def test_counts_are_whole_numbers_of_one_or_more(tf, argument, value):
 def test_where_a_profile_is_kept_is_looked_at_before_the_first_step(tf, tmp_path):
     (tmp_path / "profile.pb").touch()
     for keep in (tmp_path / "profile.pb", str(tmp_path / "profile.pb")):
-        with pytest.raises(
-            ValueError, match=r"^keep is '\S+pb'; allowed: a folder that can be written \(.* directory\)$"
-        ):
+        with pytest.raises(ValueError, match=r"^keep is '\S+pb'; allowed: a folder .*\(.* directory\)$"):
             recorder.record(tf.data.Dataset.range(9).batch(1), FAST, keep=keep, on_step=pytest.fail, progress=False)
-    with pytest.raises(TypeError, match=r"^keep is True; allowed: a folder, or None$"):
+    with pytest.raises(TypeError, match=r"^keep is True; allowed: a folder, or None"):
         recorder.record(tf.data.Dataset.range(9).batch(1), FAST, keep=True)
 
 

@@ -163,7 +163,7 @@ def odd():
 def test_a_server_that_does_not_start_says_why(monkeypatch):
     start = processes.module
     monkeypatch.setattr(processes, "module", lambda _, *words, **more: start("labkit.no_such_module", *words, **more))
-    with pytest.raises(ObjectError, match=r"^the object store did not start: .*No module named labkit.no_such_module$"):
+    with pytest.raises(ObjectError, match=r"object store did not start: .*No module named labkit.no_such_module$"):
         ObjectStore({"a": b""}).__enter__()
 
 
@@ -176,7 +176,7 @@ def test_a_server_that_is_not_ready_in_time_is_named_and_killed(monkeypatch):
 
     monkeypatch.setattr(processes, "module", late)
     monkeypatch.setattr(object_store, "START_TIMEOUT_S", 0.3)
-    with pytest.raises(ObjectError, match=r"^the object store did not start: it is not ready after 0\.3 s$"):
+    with pytest.raises(ObjectError, match=r"object store did not start: .* after 0\.3 s$"):
         ObjectStore({"a": b""}).__enter__()
     assert children[0].poll() is not None
 
@@ -192,7 +192,7 @@ def test_bytes_reach_the_server_whole_however_many():
 def test_an_answer_that_comes_byte_by_byte_is_bounded(odd, slow):
     """No byte is late, and all of them together take twice as long as an answer may."""
     reader = Reader(f"127.0.0.1:{odd.server_port}", timeout_s=1, retries=1, backoff_s=0)
-    with pytest.raises(ObjectError, match=rf"^object {slow} gave no whole answer within 1 s; .* \(asked 2 times\)$"):
+    with pytest.raises(ObjectError, match=rf"object {slow} gave no whole answer within 1 s; .*asked 2 times"):
         reader.read(slow)
     assert Reader(f"127.0.0.1:{odd.server_port}", timeout_s=60).read(slow) == b"x" * 40
 

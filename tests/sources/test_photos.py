@@ -107,7 +107,7 @@ def test_scale_comes_from_the_environment_and_an_unknown_one_is_named(tiny_home,
 
 @pytest.mark.parametrize("seed", [True, -1, 1.0, "1"])
 def test_a_seed_that_is_no_whole_number_is_named_before_anything_is_made(tmp_path, seed):
-    with pytest.raises(ValueError, match=f"^seed is {seed!r}; it must be a whole number, 0 or larger$"):
+    with pytest.raises(ValueError, match=f"^seed is {seed!r}; .*whole number, 0 or larger"):
         photos.load(scale="tiny", home=tmp_path, progress=False, seed=seed)
     assert not list(tmp_path.iterdir())
 
@@ -264,7 +264,7 @@ def test_leaving_bad_files_out_leaves_no_class_without_a_photo(own):
 @pytest.mark.parametrize(("source", "error"), [("", ValueError), (None, TypeError), (5, TypeError), (b"d", TypeError)])
 def test_what_names_no_photos_is_one_sentence(source, error, own, monkeypatch):
     monkeypatch.chdir(own)
-    with pytest.raises(error, match=rf"source is {source!r}; allowed: 'lab_photos', a folder, or the name of a TFDS"):
+    with pytest.raises(error, match=rf"source is {source!r}; allowed: 'lab_photos', a folder, .*TFDS"):
         photos.load(source)
 
 

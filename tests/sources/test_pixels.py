@@ -139,7 +139,7 @@ def test_a_photo_that_cannot_be_decoded_is_named(tmp_path):
 
 
 def test_a_part_of_an_album_that_holds_no_photo_has_no_pixels(album):
-    with pytest.raises(ValueError, match=r"^lab_photos/tiny, validation holds no photo; allowed: one or more$"):
+    with pytest.raises(ValueError, match="lab_photos/tiny, validation holds no photo; allowed: "):
         pixels.of(album.take(10).validation, progress=False)
 
 

@@ -319,7 +319,7 @@ def test_a_set_without_labels_is_refused_in_one_sentence(tmp_path):
 @pytest.mark.parametrize("name", ["mnist", "imagenet2012", "food101:2.0.0", "imagenette/320px-v2"])
 def test_a_set_that_is_not_prepared_is_one_sentence_at_once(tmp_path, name, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "elsewhere"))
-    with pytest.raises(ValueError, match=f"'{name}' is no folder here and no TFDS set prepared in .*downloads nothing"):
+    with pytest.raises(ValueError, match=f"'{name}' is no folder here and no TFDS set prepared in "):
         photos.load(name, home=tmp_path)
 
 
