@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import functools
 import re
 import subprocess
 import sys
@@ -37,7 +36,6 @@ WHOLE = re.compile(r"(?m)^ *import labkit\b(?!\.)")
 OURS = {"labkit", "assignments", "badges", "build", "execution", "kit", "lab_folder", "tour"}
 
 
-@functools.cache
 def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
