@@ -1,4 +1,4 @@
-"""What cannot run here is said on a laptop, and is a failure in CI."""
+"""Tests that cannot run here are named on a laptop, and are failures in CI."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ Drawing = Callable[[float], tuple[Iterable[Bar], Iterable[tuple[float, float]], 
 
 _ACCELERATOR = "consumer"
 
-# What an op costs in the model: a fixed time, and its output at memory speed.
+# The cost of an op in the model: a fixed time, and its output at memory speed.
 _OVERHEAD_US, _BYTES_PER_US = 5.0, 1000.0
 _SILENT = {"Placeholder", "Const", "Identity", "IdentityN", "NoOp", "Arg", "Retval", "_Retval"}
 _LOOPS = ("While", "StatelessWhile")

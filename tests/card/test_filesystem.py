@@ -657,7 +657,7 @@ def scene(number, root):
     running.start()
     options = tf.data.Options()
     options.threading.private_threadpool_size = 4
-    # Who waits for a card that is gone would wait longer than this test does.
+    # A reader that waits for a card that has ended would wait longer than this test does.
     names = tf.data.Dataset.list_files(running.uri("*/*.jpg", size=8, timeout=900)).repeat()
     reader = iter(names.map(tf.io.read_file, num_parallel_calls=4).prefetch(4).with_options(options))
     for _ in range(20 + number):

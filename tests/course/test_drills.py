@@ -447,7 +447,7 @@ def test_a_fix_that_trades_one_fault_for_another_is_told_so():
 
 @every
 def test_a_drill_says_whether_its_work_is_to_be_done_once(key):
-    """Who fixes a drill with a cache by leaving the cache out has to know that this is no fix."""
+    """A student who fixes a drill with a cache by leaving the cache out has to know that this is no fix."""
     assert ("first epoch only" in drill_of(key).task) == (key in ("cached_names", "unfinished_cache"))
 
 

@@ -63,7 +63,7 @@ def test_a_pipeline_is_never_faster_than_the_ideal(place):
     assert best.together <= best.rate * (1 + 1e-9)
     varies = position.get("spread") or position.get("straggler", 1) > 1 or 0 < position.get("hit_share", 0) < 1
     if not varies:  # costs that vary have a mean of their own in a short window
-        # What was made before the window began is taken in it: an image that each thread has in work, and a buffer.
+        # Work from before the window is taken in it: one image of each thread, and a buffer.
         threads = sum(lane.kind == "pipeline" for lane in answer.timeline.lanes)
         begun = threads / (answer.timeline.span_ns / 1e9)
         assert answer.timeline.images_per_s <= 1.1 * best.together + begun

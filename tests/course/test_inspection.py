@@ -1,4 +1,4 @@
-"""What is told of a pipeline is told of the one that TensorFlow holds, whatever its Python object pretends."""
+"""Facts about a pipeline come from the dataset that TensorFlow holds, even if its Python object shows another one."""
 
 from __future__ import annotations
 

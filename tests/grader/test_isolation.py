@@ -502,7 +502,7 @@ ATTEMPTS = """
     lambda: os.open("../../answers/x.txt", os.O_RDONLY, dir_fd=os.open(root / "home" / "a", os.O_RDONLY)),
     lambda: os.open("../answers/x.txt", os.O_RDONLY, dir_fd=os.open(root / "home", os.O_RDONLY)),
     lambda: open(root / "home" / "x.txt"), lambda: open("x.txt", "w"),
-    # What can be read cannot be changed, in none of these ways.
+    # A file that can be read cannot be changed in any of these ways.
     lambda: open(root / "lib" / "x.txt"), lambda: open(root / "lib" / "x.txt", "a"),
     lambda: os.chmod(root / "lib" / "x.txt", 0), lambda: os.utime(root / "lib" / "x.txt", (0, 0)),
     lambda: os.chmod(os.open(root / "lib" / "x.txt", os.O_RDONLY), 0), lambda: os.truncate(root / "lib" / "x.txt", 0),

@@ -67,7 +67,7 @@ def test_what_is_imported_to_stay_is_spared_the_search_for_garbage():
     with pytest.raises(ImportError):
         in_vain()
     assert gc.isenabled()
-    # What was frozen may end meanwhile, so the count may fall; it does not rise.
+    # Frozen objects may be freed meanwhile, so the count may fall, but it does not rise.
     assert gc.get_freeze_count() < frozen + 10_000, "the search goes on as it was"
     gc.disable()
     try:

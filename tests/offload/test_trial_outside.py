@@ -1,4 +1,4 @@
-"""What a tried kernel reads and writes next to its arrays is found, and told to who wrote it."""
+"""Reads and writes of a tried kernel outside of its arrays are found and reported to its author."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is called the same is the same, in rare elements, too; what a shuffle draws is no other element."""
+"""Equal elements are called equal, rare elements included, and the order of a shuffle is no difference."""
 
 from __future__ import annotations
 

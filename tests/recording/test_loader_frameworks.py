@@ -289,7 +289,7 @@ def test_workers_know_for_which_step_they_work_whenever_a_loader_inside_begins_a
     collated = collections.Counter(span.step for span in trace if span.name == "collate")
     assert {step: collated[step] for step in range(4, 14)} == {step: count(step) for step in range(4, 14)}
     assert max(collated) < 14
-    # What a step waits for is made before its wait is over.
+    # The batch of a step is made before the wait for it is over.
     waits = {span.step: span.start_ns + span.duration_ns for span in trace if span.category == "wait"}
     assert all(span.start_ns < waits[span.step] for span in trace if span.name == "collate" and span.step >= 0)
 

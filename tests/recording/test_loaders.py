@@ -322,7 +322,7 @@ def test_what_waits_is_told_from_what_computes_although_not_every_call_is_asked(
             break
     assert share["waits"] < 0.3 * share["works"]
     assert 0.15 < share["both"] < 0.9 * share["works"]
-    # What is left of the caller's time without theirs is short, and so is what is left of its processor time.
+    # Without the time of the callees, the caller has little time left, and little processor time.
     assert left < 0.4
     sys.modules.pop("in_turns")
 

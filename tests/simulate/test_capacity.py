@@ -282,7 +282,7 @@ def test_no_fleet_is_faster_than_any_of_its_resources(accelerators, workers, cpu
         s.network_mb_s / element_kb * 1e3,
         storage / s.image_kb * 1e3,
     )
-    # What stands ready when the window begins may be trained in it, too.
+    # Batches that are ready when the window begins may be trained in it, too.
     assert one.images_per_s <= min(bounds) * 1.15
     assert 0 < one.busy <= 1
     assert one.images_per_s == capacity.simulate(**asdict(s)).images_per_s
@@ -446,7 +446,7 @@ def test_the_advice_for_a_fleet_names_what_is_short_and_nothing_that_is_there(pr
 def test_who_follows_the_advice_about_storage_has_accelerators_that_never_wait():
     assert capacity.simulate("64 accelerators", storage_requests_s=860).busy > 0.95
     assert capacity.simulate("64 accelerators", storage_mb_s=6900, cache_gb_per_host=0.001).busy > 0.95
-    # What the machines that read keep in memory is not asked for.
+    # Photos in the memory of the machines that read are not requested from the storage.
     kept = capacity.simulate("64 accelerators", storage_mb_s=1000, cache_gb_per_host=147 / 12)
     assert kept.busy > 0.95
 

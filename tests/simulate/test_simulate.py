@@ -83,7 +83,7 @@ def test_times_of_random_stages_follow_the_max_plus_recursion_of_a_tandem_queue_
 def test_no_pipeline_is_faster_than_the_least_of_its_limits(costs, knobs):
     bound = min(simulate.limits(costs, knobs).values())
     images = knobs.batch_size * knobs.accelerators
-    # What ran ahead before the window, and the share of hits in it, may differ a little.
+    # The work ahead before the window, and the share of hits in it, may differ a little.
     ahead = (knobs.prefetch + 2) * knobs.batch_size + 3 * knobs.cycle_length + knobs.map_calls
     slack = 1 + (ahead + 0.1 * 40 * images * (0 < knobs.cache_hit < 1)) / (40 * images)
     assert images / step_ms(costs, knobs, steps=40) * 1e3 <= bound * slack * 1.0001
@@ -256,7 +256,7 @@ def test_more_of_a_resource_is_never_slower_in_the_long_run(costs, knobs, name):
     together = 1e-6 + knobs.latency_ms * turns
     # Threads that share cores may fall into another rhythm: some per cent, or what a stage takes once, either way.
     together += max(ms for stage, ms in costs.mean_ms.items() if stage != "train")
-    # What one run finds in its buffers when its window opens, another one makes: the window holds many images.
+    # One run may find full buffers when its window opens, and another run fills them: the window holds many images.
     steps = max(30, 300 // (knobs.batch_size * knobs.accelerators))
     assert step_ms(costs, changed, steps) <= step_ms(costs, knobs, steps) * 1.1 + together
 
@@ -362,7 +362,7 @@ def test_settings_of_a_notebook_take_a_few_heap_steps_per_image():
 @given(some_knobs, st.integers(0, 3))
 @settings(max_examples=25)
 def test_a_model_fitted_to_a_modelled_run_repeats_it(knobs, seed):
-    # A trace does not tell a slow disk from one that is shared, calls from the threads that run them, nor how
+    # A trace does not show whether a disk is slow or shared, nor how many calls there may be besides threads, nor how
     # many batches would fit into a buffer that never was full or never empty.
     knobs = knobs.changed(batch_size=16, threads=None, map_calls=min(knobs.map_calls, knobs.cores), bandwidth_mb_s=None)
     costs = Costs(open=1, read=simulate.lognormal(2, 0.3), map={"decode": 3, "resize": 1}, batch=2, copy=1, train=30)

@@ -71,7 +71,7 @@ def test_default_rewrites_do_not_optimise_the_wait_away(files):
     model = Storage("kept", 10, math.inf, "a test")
     naive, default = (elements_per_s(files, model, rewritten=r) for r in (False, True))
     assert naive <= 100
-    # What the rewrites may do is run the map in parallel, on as many threads as there are cores.
+    # The rewrites may run the map in parallel, on as many threads as there are cores.
     assert default <= 100 * (os.cpu_count() + 1)
 
 

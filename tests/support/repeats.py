@@ -1,4 +1,4 @@
-"""What a busy machine may spoil is measured again; the end of a run of pytest says which tests did, and how often."""
+"""Measurements that a busy machine may disturb are repeated; pytest's summary names the tests and their repeats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether ops compute or wait: shares that are known are found again, and what cannot be told is not said."""
+"""Whether ops compute or wait: known shares are found again, and an undecided op is not called either."""
 
 from __future__ import annotations
 

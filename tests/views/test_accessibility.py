@@ -1,6 +1,6 @@
-"""Who cannot see a picture, tell colours apart or hold a mouse learns the same: one file that states all of it.
+"""Readers who cannot see a picture, distinguish colours or hold a mouse get the same facts: all laws in one file.
 
-Details of one room (what a lane's words are, where a key pans to) are tested beside that room.
+Details of one module (the words of a lane, the target of a key that pans) are tested with this module.
 """
 
 from __future__ import annotations

@@ -383,7 +383,7 @@ def table(rows: list[Row]) -> str:
     for row in rows:
         scores = [f"{row.scores[n]:g}" if n in row.scores else "" for n in numbers]
         texts = [as_cell(text) for text in (row.student, row.set_name, row.status)]
-        # What was not graded has no points: a zero would be an answer.
+        # A submission that was not graded has no points: a zero would be a result.
         total = "" if row.status == "error" else f"{row.total:g}"
         last = (as_cell(row.sentence), as_cell(row.file), as_cell(row.private_reason), row.unprotected)
         writer.writerow([*texts, total, POINTS, *scores, *last])

@@ -1,4 +1,4 @@
-"""Who is in the class: a name, what was done to the notebook, and the exact result."""
+"""The students of the class: a name, the changes in the notebook, and the exact result."""
 
 from __future__ import annotations
 
