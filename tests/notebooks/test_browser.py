@@ -436,16 +436,21 @@ def test_a_click_on_a_gap_tells_its_cause(opened):
     canvas.focus()
     page.keyboard.press("0")
     painting(canvas)
-    page.mouse.click(*middle_of_gap(canvas, 2))
-    third_gap = "c => c.closest('.labkit-timeline').querySelector('.lt-detail').textContent.startsWith('Gap 3 of ')"
-    page.wait_for_function(third_gap, arg=canvas.element_handle())
+    texts = canvas.evaluate("c => c.closest('.labkit-timeline').timeline.layout.runs[0].gaps.texts")
+    # On a machine with much to do, the time between two steps may go into the program itself.
+    named = [k for k, text in enumerate(texts[:-1]) if "waiting for batch" in text]
+    assert named, f"a cause names what the accelerator was waiting for: {texts}"
+    gap = named[0]
+    page.mouse.click(*middle_of_gap(canvas, gap))
+    clicked = (
+        f"c => c.closest('.labkit-timeline').querySelector('.lt-detail').textContent.startsWith('Gap {gap + 1} of ')"
+    )
+    page.wait_for_function(clicked, arg=canvas.element_handle())
     first = detail(canvas)
-    text = canvas.evaluate("c => c.closest('.labkit-timeline').timeline.layout.runs[0].gaps.texts[2]")
-    assert text in first
-    assert "waiting for batch" in text, "the cause names what the accelerator was waiting for"
+    assert texts[gap] in first
     assert words_of(canvas)
     page.keyboard.press("n")
-    assert detail(canvas).startswith("Gap 4 of ")
+    assert detail(canvas).startswith(f"Gap {gap + 2} of ")
     page.keyboard.press("p")
     assert detail(canvas) == first
     page.keyboard.press("Escape")
