@@ -34,22 +34,25 @@ def test_samples_rise_and_hold_the_time_that_threads_worked():
 
 
 def test_threads_that_want_more_cores_than_there_are_wait_for_them():
-    matrix, cores = np.ones((400, 400)), len(os.sched_getaffinity(0))
-    end = time.monotonic() + 0.5
+    matrix, many = np.ones((400, 400)), 4 * len(os.sched_getaffinity(0))
+    begun, over = threading.Barrier(many + 1), threading.Event()
 
     def work():
-        while time.monotonic() < end:
+        begun.wait()
+        while not over.is_set():
             np.sort(matrix, axis=0)  # without the interpreter's lock
 
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(many)]
+    for thread in threads:
+        thread.start()
     with Sampler() as sampler:
+        begun.wait()
         sampler.start()
-        threads = [threading.Thread(target=work) for _ in range(4 * cores)]
-        for thread in threads:
-            thread.start()
         time.sleep(0.4)
         sampler.stop()
-        for thread in threads:
-            thread.join()
+    over.set()
+    for thread in threads:
+        thread.join()
     if Path("/proc/self/schedstat").exists():
         assert sampler.queued_ns > 0.1e9
     else:
