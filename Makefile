@@ -51,11 +51,11 @@ data: $(READY) ## generate the photos (SCALE=tiny|small|full)
 doctor: $(READY) ## check this machine, line by line
 	@$(BIN)/labkit doctor
 
-# Keras is imported with TensorFlow, which takes a second of every process; packages that need it ask for it, notebooks get it.
+# Short files come last, so that no worker waits long for the others. Keras is imported with TensorFlow, which takes a second of every process; packages that need it ask for it, notebooks get it.
 test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support labkit tests data -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support data tests labkit -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
 	@$(BIN)/python -m pytest -m "alone and not long and not loaders" $(call MARKED,alone)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 	@echo "Left out: laws that take longest ($(call COUNT,long) marks), and others with all their cases ($(call COUNT,sample) marks; both: make test-long)," \

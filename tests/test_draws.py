@@ -51,6 +51,7 @@ def test_numbers_of_a_fixed_seed_are_not_drawn(draw):
         assert not drew()
 
 
+@pytest.mark.long
 def test_what_draws_runs_under_every_seed_and_what_draws_nothing_runs_once(root, tmp_path):
     (tmp_path / "test_it.py").write_text(TESTS)
     place = f"Path({str(root)!r})"
