@@ -51,7 +51,8 @@ data: $(READY) ## generate the photos (SCALE=tiny|small|full)
 doctor: $(READY) ## check this machine, line by line
 	@$(BIN)/labkit doctor
 
-# Short files come last, so that no worker waits long for the others. Keras is imported with TensorFlow, which takes a second of every process; packages that need it ask for it, notebooks get it.
+# Keras is imported with TensorFlow, which takes a second of every process; packages that need it ask for it, notebooks get it.
+# Doctests come last: they are short, so that the processes of the tests end together.
 test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
