@@ -105,6 +105,19 @@ HEALTHY = {
 }
 
 
+@pytest.mark.parametrize(("angles", "found"), [([2.5] * 9 + [-4, -1, 5], False), ([2.5] * 12, True)])
+def test_of_a_few_turns_some_are_alike_by_chance(data, angles, found):
+    """Where random turns leave few images that can be recognised, half of their angles may lie close together."""
+    images, labels = data[0][:12], data[1][:12]
+    turned = np.stack([rotate(image, angle) for image, angle in zip(images, angles, strict=True)])
+    report = checks.inspect(
+        tf.data.Dataset.from_tensor_slices((turned, labels)),
+        tf.data.Dataset.from_tensor_slices((images, labels)),
+        random=True,
+    )
+    assert ("alike" in faults(report)) == found, report
+
+
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("name", HEALTHY)
 def test_a_healthy_pipeline_raises_no_alarm(name, reference):

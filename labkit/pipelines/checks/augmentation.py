@@ -21,6 +21,9 @@ _MOST_PAIRS, _ALL_PAIRS = 20, 96  # looked at as a rule, and where those do not 
 # One turn of all images is measured with errors: their middle half is 0.3 to 1.4 degrees wide of 20 images, and about
 # 0.6 of 96.
 _ONE_TURN, _UNSETTLED = 1.2, (0.7, 1.7)
+# By chance, half of eight angles between -5 and 5 degrees lie that close together in 1 of 280 pipelines, half of 16 in
+# 1 of 30,000. Of fewer angles than 16, all must lie close together.
+_MANY_ANGLES = 16
 _MOST_CURVES = 48
 _ANGLES = range(-31, 32)
 _Pairs = Sequence[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
@@ -92,9 +95,9 @@ def alike(pairs: _Pairs, low: float) -> tuple[str, str]:
     if len(pairs) < _LEAST_PAIRS:
         return _FEW
     angles, sides = _turns(pairs)
-    if len(angles) and _UNSETTLED[0] < _spread(angles) < _UNSETTLED[1]:
+    if len(angles) and (len(angles) < _MANY_ANGLES or _UNSETTLED[0] < _spread(angles) < _UNSETTLED[1]):
         angles, sides = _turns(more)
-    if len(angles) and abs(np.median(angles)) >= 2 and _spread(angles) <= _ONE_TURN:
+    if len(angles) and abs(np.median(angles)) >= 2 and _width(angles) <= _ONE_TURN:
         return FAULT, f"{FROZEN}: all are turned by about {abs(np.median(angles)):.0f} degrees; {_REMEDY}"
     patches = [_patch(new, old) for new, _, old, _ in pairs]
     if all(p.sum() >= 4 for p in patches) and all((p == patches[0]).all() for p in patches):
@@ -115,6 +118,11 @@ def alike(pairs: _Pairs, low: float) -> tuple[str, str]:
 
 
 _REMEDY = "numpy and Python draw once, when the map is traced: draw with tf.random"
+
+
+def _width(angles: np.ndarray) -> float:
+    """Return how far the angles of one turn may lie apart: of many their middle half, of a few all of them."""
+    return _spread(angles) if len(angles) >= _MANY_ANGLES else float(np.ptp(angles))
 
 
 def _spread(values: np.ndarray) -> float:
