@@ -38,7 +38,7 @@ LEDGER = "checksums.tsv"
 #: Leftovers of a killed process are removed after so many seconds; a younger file may be one that is being written.
 LEFTOVER_S = 3600
 # One process for each core is enough: each computes in one thread.
-_PAINTER = {"PYTHONUTF8": "1", "OPENBLAS_NUM_THREADS": "1"}
+_PAINTER_ENV = {"PYTHONUTF8": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 class Entry(NamedTuple):
@@ -193,7 +193,7 @@ def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, worke
         try:
             for index in itertools.islice(left, workers):
                 process, ours = linked(
-                    "labkit.sources.photo_files", str(place.resolve()), str(seed), log=complaints, env=_PAINTER
+                    "labkit.sources.photo_files", str(place.resolve()), str(seed), log=complaints, env=_PAINTER_ENV
                 )
                 painters[ours] = process
                 ours.send(index)

@@ -95,7 +95,8 @@ def alike(pairs: _Pairs, low: float) -> tuple[str, str]:
     if len(pairs) < _LEAST_PAIRS:
         return _FEW
     angles, sides = _turns(pairs)
-    if len(angles) and (len(angles) < _MANY_ANGLES or _UNSETTLED[0] < _spread(angles) < _UNSETTLED[1]):
+    unsettled = len(angles) and (len(angles) < _MANY_ANGLES or _UNSETTLED[0] < _spread(angles) < _UNSETTLED[1])
+    if unsettled and len(more) > len(pairs):
         angles, sides = _turns(more)
     if len(angles) and abs(np.median(angles)) >= 2 and _width(angles) <= _ONE_TURN:
         return FAULT, f"{FROZEN}: all are turned by about {abs(np.median(angles)):.0f} degrees; {_REMEDY}"
