@@ -509,10 +509,20 @@ ATTEMPTS = """
     lambda: os.remove(root / "lib" / "x.txt"), lambda: os.rename(root / "home" / "x.txt", root / "lib" / "x.txt"),
     lambda: os.rmdir(root / "lib"), lambda: os.chmod(root / "home" / "x.txt", 0o600),
     lambda: os.chmod(root / "answers" / "x.txt", 0),
+    # What leaves no file open, and what reaches other processes.
+    lambda: os.mkdir(root / "lib" / "made"), lambda: os.symlink(root / "lib" / "x.txt", root / "lib" / "linked"),
+    lambda: os.symlink(root / "lib" / "x.txt", root / "home" / "linked"), lambda: sqlite3.connect("own.db"),
+    lambda: sqlite3.connect(root / "lib" / "made.db"), lambda: sqlite3.connect(":memory:"),
+    lambda: sqlite3.connect(f"file:{root}%2Flib%2Fmade.db?mode=rwc", uri=True), lambda: open(os.devnull, "w"),
+    lambda: os.chmod(os.devnull, 0o666), lambda: os.open(root / "lib" / "x.txt", os.O_RDONLY | os.O_TRUNC),
+    lambda: os.kill(os.getpid(), 0), lambda: os.kill(os.getppid(), 0), lambda: os.killpg(os.getpgrp(), 0),
+    lambda: fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid()), lambda: fcntl.fcntl(0, fcntl.F_GETFD),
+    lambda: fcntl.ioctl(pair[0], 0x8901, struct.pack("i", os.getpid())),
 """
 OUTCOMES = """
     ok refused refused answers answers processes refused answers refused refused ok ok ok refused answers ok ok
     ok refused refused refused refused refused refused refused refused ok answers
+    refused refused ok ok refused ok refused ok refused refused ok refused refused refused ok refused
 """
 
 
@@ -522,11 +532,12 @@ def test_where_there_is_only_the_hook_it_refuses_and_reports(tmp_path):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.txt").write_text("x")
     code = f"""
-import os, shutil, subprocess, sys
+import fcntl, os, shutil, socket, sqlite3, struct, subprocess, sys
 from pathlib import Path
 sys.path.append({str(CHECKOUT / "notebooks")!r})
 from assignments.grader import bubblewrap, isolation
-root, results = Path({str(tmp_path)!r}), []
+root, results, pair = Path({str(tmp_path)!r}), [], socket.socketpair()
+os.chdir(root / "home")
 class Reported(BaseException): pass
 def report(what, sentence):
     results.append(what)
@@ -545,7 +556,7 @@ print(*results)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == OUTCOMES.split()
-    assert (tmp_path / "lib" / "x.txt").read_text() == "x"
+    assert [path.read_text() for path in (tmp_path / "lib").iterdir()] == ["x"]
 
 
 # -- signals to the grader, and its files
@@ -674,6 +685,18 @@ def test_nothing_outside_is_changed(installation, in_bubblewrap, way):
     assert json.loads(following.communicate(timeout=60)[0].split(maxsplit=1)[1]) == [[None], [""]]
 
 
+@needs_linux
+def test_the_devices_that_all_processes_share_are_not_changed(installation, in_bubblewrap):
+    """The mode that is asked for is the one they have: if this fails, the machine is as before."""
+    path = Path(os.devnull)
+    mode, before = path.stat().st_mode & 0o7777, path.stat().st_ctime_ns
+    ways = [f"os.chmod({os.devnull!r}, {mode})", *(f"os.fchmod({number}, {mode})" for number in (0, 1, 2))]
+    ways = [f"try: {way}\nexcept OSError: pass" for way in [*ways, f"libc.chmod({os.devnull.encode()!r}, {mode})"]]
+    output, errors = grader([NATIVE + "\n".join(ways)], in_bubblewrap, **installation[1]).communicate(timeout=60)
+    assert json.loads(output.split(maxsplit=1)[1]) == [[None], [""]], errors
+    assert path.stat().st_ctime_ns == before
+
+
 def test_where_no_process_starts_the_machine_is_at_fault_and_no_student(installation, in_bubblewrap):
     folder, options = installation
     broken = folder / "notebooks" / "assignments" / "grader" / "code_runner.py"
@@ -694,7 +717,18 @@ def test_an_old_kernel_is_named_as_a_protection_that_is_missing(installation, in
     changed = folder / "notebooks" / "assignments" / "grader" / "isolation.py"
     before = changed.read_text()
     asked = "version = libc.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), 1)\n"
-    cell = f"{NATIVE}open('own', 'w').write('x')\nmade = libc.truncate({str(changed)!r}.encode(), 0)"
+    ways = """
+libc.truncate(path, 0)
+libc.syscall(437, -100, path, (ctypes.c_uint64 * 3)(os.O_TRUNC), 24)  # openat2
+for mode in (os.O_RDONLY, 3):
+    libc.open(path, mode | os.O_TRUNC)
+    libc.openat(-100, path, mode | os.O_TRUNC)
+    try:
+        os.open(path, mode | os.O_TRUNC)
+    except OSError:
+        pass
+"""
+    cell = f"{NATIVE}open('own', 'w').write('x')\npath = {str(changed)!r}.encode(){ways}"
     more = "from assignments.grader import isolation\nprint(isolation.summary(student.protections))\nstudent.close()"
     try:
         assert before.count(asked) == 1

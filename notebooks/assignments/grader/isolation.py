@@ -43,10 +43,12 @@ MISSING = {
     "bubblewrap): students' code runs beside the other processes and files, behind lists of what it must not do",
     "limits": "the system does not limit memory: the resident memory is watched five times a second instead",
     "network": "no network namespace: the filter of system calls and Python's hook alone refuse connections",
-    "files": "no Landlock: reading other files is refused by Python's hook alone, and native code can get past it",
-    "system calls": "no filter of system calls: new processes are refused by Python's hook alone",
-    "kernel": "the kernel is older than Linux 6.12 (Landlock 6): emptying a file by its name, signals and messages to "
-    "other processes, are refused by lists of system calls alone, not by the kernel's own rules",
+    "files": "no Landlock: to read, change or delete other files is refused by Python's hook alone, and native code "
+    "can get past it",
+    "system calls": "no filter of system calls: new processes, and signals to the grader, are refused by Python's hook "
+    "alone",
+    "kernel": "the kernel is older than Linux 6.12 (Landlock 6): emptying a file, signals and messages to other "
+    "processes, are refused by lists of system calls alone, not by the kernel's own rules",
 }
 
 
@@ -91,14 +93,17 @@ def isolate(
     holds["files"] = in_bubblewrap or landlock
     holds["kernel"] = in_bubblewrap or version >= _SCOPES_SINCE
     _drop_capabilities()
-    holds["system calls"] = _filter_system_calls(shares_files=not in_bubblewrap)
+    # Inside bubblewrap only the machine's devices are shared: whoever owns them, as root does, could change their mode.
+    holds["system calls"] = _filter_system_calls(
+        shares_files=not in_bubblewrap, owns_files=not in_bubblewrap or os.geteuid() == 0
+    )
     watch_events(
         home,
         readable,
         forbidden,
         report,
         guard_files=not holds["files"],
-        guard_changes=not (in_bubblewrap or (landlock and holds["system calls"])),
+        guard_changes=not (holds["system calls"] and (in_bubblewrap or landlock)),
         guard_processes=not holds["system calls"],
     )
     return holds
@@ -213,15 +218,20 @@ _CHANGES = """
 #: Newer system calls, which an older libseccomp cannot name. They have one number on every architecture.
 _NUMBERS = {
     **{"pidfd_send_signal": 424, "io_uring_setup": 425, "open_tree": 428, "move_mount": 429, "fsopen": 430},
-    **{"pidfd_open": 434, "clone3": 435, "close_range": 436, "pidfd_getfd": 438, "mount_setattr": 442},
+    **{"pidfd_open": 434, "clone3": 435, "close_range": 436, "openat2": 437, "pidfd_getfd": 438, "mount_setattr": 442},
     **{"memfd_secret": 447, "fchmodat2": 452, "setxattrat": 463, "removexattrat": 466, "file_setattr": 469},
 }
 # linux/prctl.h, linux/fcntl.h, linux/sockios.h, linux/fs.h, linux/sched.h, linux/close_range.h
 _SET_DEATH_SIGNAL, _SET_DUMPABLE = 1, 4
 _SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY = 8, 10, 15, 1024, 1026
 _SET_HINT, _SET_FILE_HINT = 1036, 1038
-_LOCKS = (6, 7, 37, 38)  # fcntl's: of a process and of an open file, waiting and not
 _SET_SOCKET_OWNER, _SET_SOCKET_GROUP = 0x8901, 0x8902
+#: What an open file can be asked for that reaches other processes, by Python's name of the call.
+_OF_OPEN_FILES = {
+    "fcntl.fcntl": (_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY, _SET_HINT, _SET_FILE_HINT),
+    "fcntl.ioctl": (_SET_SOCKET_OWNER, _SET_SOCKET_GROUP),
+}
+_LOCKS = (6, 7, 37, 38)  # fcntl's: of a process and of an open file, waiting and not
 #: Device calls that file systems answer: the letter in their middle byte.
 _OF_FILES = (ord("f"), ord("v"), ord("X"), 0x94)
 _SHARES_FILES, _IS_THREAD, _OWN_TABLE = 0x400, 0x10000, 2
@@ -238,7 +248,7 @@ class _Comparison(ctypes.Structure):
     _fields_ = (("argument", ctypes.c_uint), ("how", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
 
 
-def _filter_system_calls(shares_files: bool) -> bool:
+def _filter_system_calls(shares_files: bool, owns_files: bool) -> bool:
     try:
         library = ctypes.CDLL("libseccomp.so.2")
     except OSError:
@@ -247,8 +257,16 @@ def _filter_system_calls(shares_files: bool) -> bool:
     context = ctypes.c_void_p(library.seccomp_init(ctypes.c_uint32(_ALLOW)))
     refuse, own = _ANSWER | errno.EPERM, os.getpid()
     rules = [(name, refuse, ()) for name in _REFUSED]
-    if shares_files:  # the first versions of Landlock do not know truncate either
-        rules += [("truncate", refuse, ()), *((name, _ANSWER, ()) for name in _CHANGES)]
+    if owns_files:
+        rules += [(name, _ANSWER, ()) for name in _CHANGES]
+    if shares_files:  # the first versions of Landlock do not know how files are emptied
+        rules += [("truncate", refuse, ()), ("openat2", _ANSWER | errno.ENOSYS, ())]
+        # A file is emptied, too, where it is opened for reading, or for device calls alone.
+        rules += [
+            (name, refuse, (position, _EQUAL_BITS, os.O_TRUNC | os.O_ACCMODE, os.O_TRUNC | mode))
+            for name, position in (("open", 1), ("openat", 2))
+            for mode in (os.O_RDONLY, os.O_ACCMODE)
+        ]
     # The C library falls back to clone, whose flags can be looked at: threads are allowed, processes are not.
     rules += [("clone3", _ANSWER | errno.ENOSYS, ()), ("clone", refuse, (0, _EQUAL_BITS, _IS_THREAD, 0))]
     # A thread with a table of its own would hold open files where the supervisor does not count them.
@@ -266,9 +284,8 @@ def _filter_system_calls(shares_files: bool) -> bool:
     # The supervisor looks at its open files, which a process that is not dumpable hides.
     rules += [("prctl", refuse, (0, _EQUAL_BITS, _INT, it)) for it in (_SET_DEATH_SIGNAL, _SET_DUMPABLE)]
     # An open file can be set to send any signal to any process. A process that opens a leased file waits up to 45 s.
-    asked = (_SET_OWNER, _SET_SIGNAL, _SET_OWNER_EX, _SET_LEASE, _NOTIFY, _SET_HINT, _SET_FILE_HINT)
-    rules += [("fcntl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in asked]
-    rules += [("ioctl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in (_SET_SOCKET_OWNER, _SET_SOCKET_GROUP)]
+    rules += [("fcntl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in _OF_OPEN_FILES["fcntl.fcntl"]]
+    rules += [("ioctl", refuse, (1, _EQUAL_BITS, _INT, it)) for it in _OF_OPEN_FILES["fcntl.ioctl"]]
     rules += [("ioctl", refuse, (1, _EQUAL_BITS, 0xFF00, letter << 8)) for letter in _OF_FILES]
     failed = library.seccomp_attr_set(context, _OTHER_ARCHITECTURE, ctypes.c_uint32(_KILL))
     failed |= library.seccomp_attr_set(context, _ALL_THREADS, ctypes.c_uint32(1))
@@ -288,11 +305,14 @@ _NETWORK = {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "soc
 _NETWORK |= {"socket.sendmsg", "urllib.Request", "http.client.connect", "ftplib.connect", "smtplib.connect"}
 _FORKS = {"os.fork", "os.forkpty"}
 _PROGRAMS = {"os.system", "subprocess.Popen", "os.exec", "os.posix_spawn", "os.spawn", "pty.spawn"}
-#: What changes a file or a folder; of `os.rename` and `os.link` the second argument is a path, too.
-_CHANGED = {f"os.{name}" for name in "chmod chown chflags utime setxattr removexattr truncate remove rmdir".split()}
-_MOVED = {"os.rename", "os.link"}
-_FILES = {"open", "os.listdir", "os.scandir", "os.chdir", "os.walk", "os.symlink", "sqlite3.connect"}
+#: What changes a file or a folder; of what moves or links, the second argument is a path, too.
+_CHANGED = {"os.chmod", "os.chown", "os.chflags", "os.utime", "os.setxattr", "os.removexattr", "os.truncate"}
+_CHANGED |= {"os.remove", "os.mkdir", "os.rmdir", "sqlite3.connect"}
+_MOVED = {"os.rename", "os.link", "os.symlink"}
+_FILES = {"open", "os.listdir", "os.scandir", "os.chdir", "os.walk"}
 _FILES |= {"shutil.copyfile", "shutil.copytree", *_CHANGED, *_MOVED}
+_DEVICES = {"/dev/null", "/dev/zero", "/dev/random", "/dev/urandom"}
+_SIGNALS = {"os.kill", "os.killpg"}
 
 
 # All names that the hook uses are bound before it is set: a student may replace any name of any module later.
@@ -314,7 +334,8 @@ def watch_events(
     absent, no_such_file = FileNotFoundError, (errno.ENOENT, os.strerror(errno.ENOENT))
     banned = tuple(real(path) + os.sep for path in forbidden)
     inside = tuple(real(path) + os.sep for path in (home, *readable, *system_folders()))
-    own, at_home = f"/proc/{os.getpid()}/", real(home) + os.sep
+    number = os.getpid()
+    own, at_home = f"/proc/{number}/", real(home) + os.sep
     writing = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
     busy = held = False
 
@@ -326,21 +347,29 @@ def watch_events(
             report("processes", "tried to start processes os.fork")
         elif event in _PROGRAMS and guard_processes:
             raise refused(f"{event} is not allowed here")
+        elif event in _SIGNALS and guard_processes and arguments[0] != number:
+            raise refused("no signal can be sent to another process here")
+        elif event in _OF_OPEN_FILES and guard_processes and arguments[1] & 0xFFFFFFFF in _OF_OPEN_FILES[event]:
+            raise refused(f"{event} cannot set request {arguments[1]} here")
         elif event in _FILES and not busy and arguments:
             changes = event in _CHANGED or event in _MOVED or (event == "open" and bool(arguments[2] & writing))
-            for argument in arguments[: 2 if event in _MOVED else 1]:
+            for position, argument in enumerate(arguments[: 2 if event in _MOVED else 1]):
                 if isinstance(argument, kinds):
                     busy = True  # finding out where a path leads opens nothing, but may be watched, too
                     try:
                         name = text(argument)
+                        uri = event == "sqlite3.connect" and name.startswith("file:")
                         # A path may lead on from a folder that is open (`dir_fd`); the event does not tell which.
                         paths = [real(name), *([real(join(at_home, name))] if held else [])]
                     except (ValueError, OSError):
                         return
                     finally:
                         busy = False
+                    if uri and guard_changes:
+                        raise refused(f"{name}: a database can be named by a path here, not by a URI")
                     for path in paths:
-                        look_at(event, path, changes)
+                        # What a link leads to is not changed by it.
+                        look_at(event, path, changes and (event != "os.symlink" or position == 1))
                 elif event in _CHANGED and guard_changes:
                     raise refused("an open file cannot be changed by its number here")
 
@@ -359,7 +388,7 @@ def watch_events(
             if path.endswith("/stat"):  # psutil asks each process for it, labkit.setup() through it: there is no other
                 raise absent(*no_such_file, path)
             report("answers", f"tried to look into another process {path}")
-        if guard_changes and changes and not path.startswith("/dev/"):
+        if guard_changes and changes and not (event == "open" and path in _DEVICES):
             raise refused(f"{path} cannot be changed here")
         if guard_files and event == "open":
             # From a folder that is open, a path leads everywhere.
