@@ -35,7 +35,7 @@ from labkit.common.table import Table
 
 SOURCES = Path(__file__).resolve().parent.parent / "notebooks" / "source"
 LIMIT_S = 60  # the longest check of a right answer takes four seconds on a machine at rest
-#: What the race between pipelines cannot tell on a busy machine, all else has let pass.
+#: What the benchmark between pipelines cannot decide on a busy machine, all other checks have let pass.
 PASSED = ("passed", "inconclusive")
 
 _WHOLE = "05.3|07.1|08.3|11.1|11.6|11.7|11.8|12.3|13.4|14.1|14.6"

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import jupytext
 
-import labkit
-
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "labkit"
 
@@ -142,9 +140,8 @@ def meanings(tree):
 def reached():
     """Return all definitions that are reached from outside, as (module, name)."""
     todo = [t for tree in readers() for names in meanings(tree) for t in uses(tree, names)]
-    # Code that runs when a module is imported or started, and the names that `import labkit` hands out.
+    # Code that runs when a module is imported or started.
     todo += [t for module, tree in MODULES.items() for t in top_level(module, tree)]
-    todo += [lookup("labkit", name) for name in labkit.__all__]
     # Every kernel has a twin of its name.
     twins = [lookup("labkit.offload.twins", path.stem) for path in (ROOT / "kernels").glob("*.cl")]
     todo += [twin for twin in twins if twin is not None]

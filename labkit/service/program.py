@@ -20,7 +20,7 @@ from labkit.service.elements import ClusterError
 
 
 class Member(NamedTuple):
-    """What a program is told of the process that it runs in.
+    """What a program knows of the process that it runs in.
 
     Parameters
     ----------

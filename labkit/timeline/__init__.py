@@ -1,1 +1,1 @@
-"""A trace, and what follows from it: lanes, gaps, causes, words. Standard library and NumPy only."""
+"""A trace, and what follows from it: lanes, gaps, causes, words. Standard library, NumPy and SciPy only."""

@@ -41,7 +41,7 @@ def pull_with_timeout(dataset: Any, limit_s: float | None = None, total_s: float
     Raises
     ------
     Wrong
-        If an element does not come in time; then TensorFlow is told to stop.
+        If an element does not come in time; then TensorFlow is asked to stop.
     """
     from tensorflow.python.eager import cancellation
 
