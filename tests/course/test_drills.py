@@ -56,6 +56,7 @@ def test_the_pool_holds_at_least_sixteen_faults_and_all_that_were_asked_for():
     assert {*detectors.DETECTORS, *data.DETECTORS} == set(KEYS)
 
 
+@pytest.mark.random
 @pytest.mark.sample(3)
 @every
 def test_a_drill_has_its_own_fault_and_no_other(key):

@@ -39,6 +39,7 @@ def test_every_exercise_has_its_wrong_answers_and_five_right_ones():
     assert {number: len(RIGHT.get(number, ())) for number in WRONG if len(RIGHT.get(number, ())) < 5} == {}
 
 
+@pytest.mark.random
 @pytest.mark.sample(40)
 @pytest.mark.parametrize(("number", "answer", "word"), [case(n, f, w) for n, cases in WRONG.items() for f, w in cases])
 def test_a_plausible_wrong_answer_fails_with_the_hint_that_fits(number, answer, word):
@@ -48,6 +49,7 @@ def test_a_plausible_wrong_answer_fails_with_the_hint_that_fits(number, answer, 
     assert "in user code" not in result.hint, "AutoGraph wraps what is raised in a map, and names labkit's own files"
 
 
+@pytest.mark.random
 @pytest.mark.sample(8)
 @pytest.mark.parametrize(("number", "answer"), [case(n, f) for n, cases in RIGHT.items() for f in cases])
 def test_an_unusual_right_answer_passes(number, answer):

@@ -22,6 +22,8 @@ from labkit.pipelines import augment
 from labkit.recording import accelerators, recorder
 from tour import RUNGS, run, title_of, walk
 
+pytestmark = pytest.mark.random
+
 
 def batches(dataset, count):
     return [(images.numpy(), labels.numpy()) for images, labels in dataset.take(count)]

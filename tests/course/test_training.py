@@ -11,6 +11,8 @@ import pytest
 from labkit import pixels, training
 from labkit.sources.pixels import SmallPhotos
 
+pytestmark = pytest.mark.random
+
 
 @pytest.fixture(scope="module")
 def tf():

@@ -15,6 +15,8 @@ from assignments.grader.supervisor import Limits
 
 PS1, PS2 = roster.PS1, roster.PS2
 
+pytestmark = pytest.mark.random
+
 
 @pytest.fixture(scope="module")
 def lost(tmp_path_factory):

@@ -228,6 +228,7 @@ WRONG = {
 }
 
 
+@pytest.mark.random
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_nearly_right_is_not_full_marks(sources, name):

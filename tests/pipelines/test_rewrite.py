@@ -10,6 +10,8 @@ import pytest
 
 from labkit.pipelines import calls, equality, rewrite
 
+pytestmark = pytest.mark.random
+
 SEEDS = range(40)
 
 

@@ -693,7 +693,7 @@ def test_a_loop_of_ones_own_is_watched(tf):
 @pytest.mark.parametrize("evaluates", [False, True])
 def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
     with labkit.watching(steps=4, warmup=2) as step:
-        pairs = zip(data(tf, 10, 0.02), data(tf, 10), strict=True)
+        pairs = zip(data(tf, 10, 0.04), data(tf, 10), strict=True)
         for number, ((images, _), (others, _)) in enumerate(pairs):
             with step(images):
                 tf.reduce_sum(images + others)
@@ -703,7 +703,7 @@ def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
     if evaluates:
         assert waits.max() < 0.1e9, "what is evaluated now and then is no wait for a batch"
     else:
-        assert np.median(waits) >= 0.015e9, "the first dataset takes 20 ms, the second one nothing"
+        assert waits.sum() >= 3 * 0.01e9, "the first dataset takes 40 ms, the second one nothing"
 
 
 @pytest.mark.parametrize("every", [1, 3])

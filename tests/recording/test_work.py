@@ -30,6 +30,8 @@ from labkit.recording.work import (
 )
 from labkit.timeline.run import Delivered
 
+pytestmark = pytest.mark.random
+
 LABELS = np.random.default_rng(3).integers(0, 10, 64)
 PATHS = [f"/photos/{i:03d}.jpg" for i in range(64)]
 
@@ -147,7 +149,6 @@ def test_one_folder_under_two_names_is_one_folder(tmp_path):
     assert difference(work(a.map(pixels).batch(8)), work(b.map(pixels).batch(8))) is None
 
 
-@pytest.mark.random
 def test_two_random_windows_of_the_same_files_are_called_another_draw():
     labels = np.arange(1000) % 10
     source = photos((f"/photos/{i}.jpg" for i in range(1000)), labels).shuffle(1000)
@@ -208,7 +209,6 @@ def test_labels_of_every_common_form_are_recognised(form):
     assert difference(works[0], works[2]).startswith("different images: the labels")
 
 
-@pytest.mark.random
 def test_pixels_and_random_floats_are_no_labels():
     source = tf.data.Dataset.range(32).map(lambda i: (tf.zeros((2, 2, 3), tf.uint8), tf.random.uniform((4,)))).batch(8)
     assert work(source).labels is None
