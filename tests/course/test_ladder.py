@@ -22,8 +22,6 @@ from labkit.pipelines import augment
 from labkit.recording import accelerators, recorder
 from tour import RUNGS, run, title_of, walk
 
-pytestmark = pytest.mark.random
-
 
 def batches(dataset, count):
     return [(images.numpy(), labels.numpy()) for images, labels in dataset.take(count)]
@@ -51,6 +49,7 @@ def test_images_are_float32_in_range_and_of_the_stated_shape(album):
         assert images.std() > 0.05, "the pictures are not blank"
 
 
+@pytest.mark.random
 @pytest.mark.sample(2)
 @pytest.mark.parametrize("rung", ladder.RUNGS, ids=lambda rung: rung.name)
 def test_augmentation_is_fresh_every_epoch(album, rung):
@@ -250,6 +249,7 @@ def few(album, tmp_path, monkeypatch):
     return album.take(ladder.BATCH)
 
 
+@pytest.mark.random
 @pytest.mark.sample(3)
 @pytest.mark.parametrize("rung", TAUGHT, ids=lambda rung: rung.name)
 def test_a_rung_delivers_the_elements_of_the_notebook_that_teaches_it(rung, few):
@@ -350,6 +350,7 @@ def test_the_rung_around_opencv_loads_the_same_photos_in_the_same_order(album, m
         assert np.abs(fast - exact).mean() < 2
 
 
+@pytest.mark.random
 def test_the_rung_around_opencv_augments_anew_in_each_epoch(album):
     first, second = batches(ladder.around_opencv(album.take(ladder.BATCH)), 2)
     assert first[0].dtype == np.uint8

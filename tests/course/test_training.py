@@ -11,8 +11,6 @@ import pytest
 from labkit import pixels, training
 from labkit.sources.pixels import SmallPhotos
 
-pytestmark = pytest.mark.random
-
 
 @pytest.fixture(scope="module")
 def tf():
@@ -52,6 +50,29 @@ def test_a_seed_repeats_a_training_to_the_last_digit_and_another_does_not():
     assert runs[0].losses != runs[2].losses
     assert len(runs[0].losses) == 3, "an epoch of 64 photos has four steps"
     assert runs[0].cpu_s > 0
+
+
+@pytest.mark.long
+def test_a_part_of_an_epoch_is_the_same_whatever_was_read_ahead(monkeypatch):
+    import keras
+
+    made, real = [], training.batches
+
+    def batches(*args, **settings):
+        made.append(real(*args, **settings))
+        return made[-1]
+
+    class ReadsAhead(keras.callbacks.Callback):
+        def on_train_end(self, logs=None):
+            next(iter(made[0].skip(8)))
+
+    monkeypatch.setattr("labkit.course.training.recipe.batches", batches)
+    plain, ahead = (
+        training.train(painted(), model=small, seed=3, steps=6, batch=16, callbacks=callbacks).losses
+        for callbacks in ([], [ReadsAhead()])
+    )
+    assert len(plain) == 2, "an epoch of 64 photos has four steps"
+    assert ahead == plain
 
 
 @pytest.mark.long
@@ -104,6 +125,7 @@ def test_two_scores_are_compared_photo_by_photo():
         training.Score(better).against(training.Score(better[:10]))
 
 
+@pytest.mark.random
 @pytest.mark.long
 def test_a_trial_run_of_all_notebooks_learns_little_and_looks_at_few(monkeypatch):
     monkeypatch.setenv("LABKIT_FAST", "1")
@@ -125,6 +147,7 @@ def test_augmentation_mirrors_and_shifts_each_photo_in_its_own_way(tf):
     assert {one.tobytes() for one in again} == {photo.tobytes(), np.ascontiguousarray(photo[:, ::-1]).tobytes()}
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("frozen", [False, True])
 def test_frozen_photos_are_the_same_in_each_epoch(tf, frozen):
     shown = painted(32)

@@ -211,7 +211,7 @@ def train(
     pixels : SmallPhotos
         What an epoch is counted by; and what it learns from, unless `dataset` is given.
     dataset : tf.data.Dataset, optional
-        Endless, of normalised batches, as `batches` returns.
+        Endless, of normalised batches, as `batches` returns. It is begun again for the part of an epoch at the end.
     model : callable, optional
         Makes the keras.Model, with weights drawn from `seed`; `resnet` by default.
     seed, steps, batch : int
@@ -235,7 +235,10 @@ def train(
     with _seeded(whole("seed", seed)):
         size, blocks = {"size": pixels.images.shape[1]}, {"blocks": FAST_BLOCKS} if fast() else {}
         model = model() if model else resnet(**size, **blocks, classes=len(pixels.classes))
-        dataset = batches(pixels, batch, seed=seed) if dataset is None else dataset
+        whole_epochs = batches(pixels, batch, seed=seed) if dataset is None else dataset
+    # Of one dataset, the order would depend on whether the first iterator has begun another epoch, reading ahead.
+    with _seeded(seed + 1):
+        rest = batches(pixels, batch, seed=seed + 1) if dataset is None else dataset
     optimizer = keras.optimizers.SGD(
         one_cycle(number("rate", rate), steps), momentum=0.9, nesterov=True, weight_decay=5e-4
     )
@@ -253,11 +256,14 @@ def train(
     begin = time.perf_counter(), time.process_time()
     epochs, left = divmod(steps, epoch)
     history: dict[str, list[float]] = {"loss": [], "sparse_categorical_accuracy": []}
-    for first, count, length, others in ((0, epochs, epoch, callbacks), (epochs, 1 if left else 0, left, ())):
+    for part, first, count, length, others in (
+        (whole_epochs, 0, epochs, epoch, callbacks),
+        (rest, epochs, 1 if left else 0, left, ()),
+    ):
         if count:
             with traced_on_purpose():
                 found = model.fit(
-                    dataset, initial_epoch=first, epochs=first + count, steps_per_epoch=length, verbose=0,
+                    part, initial_epoch=first, epochs=first + count, steps_per_epoch=length, verbose=0,
                     shuffle=False, callbacks=[Check(), *others],
                 ).history  # fmt: skip
             for name in history:
