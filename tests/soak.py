@@ -3,14 +3,17 @@
     python tests/soak.py --rounds 10 -- make test
 
 The last line is one JSON object: ``rounds``, ``passed`` (tests and cells that passed in all), ``flakes`` (those that
-failed, by name), ``minutes``. It ends with 1 if there was a flake, or if nothing ran.
+failed, by name), ``minutes``. It ends with 1 if there was a flake, or if nothing ran. A round that hangs is a flake,
+too: its processes write where they stand, and end.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -25,10 +28,32 @@ COMPETITOR = "import os\nparent = os.getppid()\nwhile os.getppid() == parent: su
 FAILED, PASSED = re.compile(r"(?m)^(?:FAILED|ERROR) (\S+)"), re.compile(r"(?m)^=*.*?(\d+) passed\b.* in [\d.]+s")
 
 
+def run(command: list[str], minutes: float) -> tuple[int | None, str, str]:
+    """Return the exit status of a command, or None if it did not end in time; and what it wrote to both streams."""
+    # A group of its own can be ended as a whole; a session of its own would get a full share of the processor.
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=os.setpgrp
+    )
+    ended = False
+    try:
+        written = process.communicate(timeout=60 * minutes)
+        ended = True
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGABRT)  # pytest's processes write the stack of each thread
+        time.sleep(10)
+        os.killpg(process.pid, signal.SIGKILL)
+        written = process.communicate()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+    return process.returncode if ended else None, *written
+
+
 def main() -> int:
     """Run the rounds; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--rounds", type=int, default=10, help="how often the command runs")
+    parser.add_argument("--minutes", type=float, default=60, help="after which a round hangs")
     parser.add_argument("--competitors", type=int, default=1, help="processes that take a core each")
     parser.add_argument("command", nargs="+", help="what to run, as in: make test")
     asked = parser.parse_args()
@@ -38,11 +63,12 @@ def main() -> int:
     others = [subprocess.Popen([sys.executable, "-c", COMPETITOR]) for _ in range(asked.competitors)]
     try:
         for number in range(1, asked.rounds + 1):
-            done = subprocess.run(asked.command, cwd=ROOT, capture_output=True, text=True, check=False)
-            now, failed = sum(map(int, PASSED.findall(done.stdout))), FAILED.findall(done.stdout)
-            if done.returncode or failed or not now:
-                print(done.stdout[-6000:], done.stderr[-2000:], sep="\n")
-                failed = failed or [f"round {number}: exit status {done.returncode}, {now} passed"]
+            status, output, errors = run(asked.command, asked.minutes)
+            now, failed = sum(map(int, PASSED.findall(output))), FAILED.findall(output)
+            if status != 0 or failed or not now:
+                print(output[-6000:], errors[-20000:], sep="\n")
+                how = "it hung" if status is None else f"exit status {status}"
+                failed = failed or [f"round {number}: {how}, {now} passed"]
             passed += now
             flakes.update(failed)
             print(f"round {number} of {asked.rounds}: {now} passed, {len(failed)} failed", flush=True)

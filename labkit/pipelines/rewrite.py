@@ -101,7 +101,7 @@ def _changes(written: Written, waits: bool, fits: Callable[[Written], bool]) -> 
 
 
 def by_hand(written: Written) -> Iterator[Change]:
-    """Yield changes of the calls in `Written.above`, which can be shown, but not built: only such as keep the order."""
+    """Yield those changes of the calls in `Written.above` that keep the order; they can be shown, but not built."""
     above = replace(written, source=None, calls=written.above, above=())
     for change in (*_less_work(above), *_at_once(above, _in_order(written))):
         if not change.same_order or change.swapped:
@@ -111,7 +111,7 @@ def by_hand(written: Written) -> Iterator[Change]:
 
 
 def _by_place(calls: Sequence[Call]) -> bool:
-    """Tell whether one of some calls gives other elements where those before it come in another order."""
+    """Tell whether any of the calls gives other elements when its input comes in another order."""
     return any(call.method in _BY_PLACE for call in calls)
 
 

@@ -239,9 +239,9 @@ class _Window:
 
 
 def _leave_out_unseen() -> None:
-    """Let the profiler that runs leave out what no view of labkit shows, and what is most of what it keeps.
+    """Let the running profiler leave out events that no view of labkit shows; they are most of all events.
 
-    That is what TensorFlow hands over from thread to thread, dozens of pieces for one convolution on a CPU, and each
+    They are the pieces that TensorFlow hands from thread to thread, dozens for one convolution on a CPU, and each
     piece of memory that an op takes and gives back. The profiler has no option for it. Where a TensorFlow has nothing
     of the names below, all is kept.
     """
@@ -879,7 +879,7 @@ class watching(_Watcher, contextlib.AbstractContextManager):
 
     @contextlib.contextmanager
     def validation(self) -> Iterator[None]:
-        """Stand around a validation between two train steps: its time and its ops are none of theirs."""
+        """Surround a validation between two train steps, so that its time and its ops do not count as theirs."""
         start = time.perf_counter_ns()
         yield
         if self._window is not None:

@@ -122,7 +122,7 @@ def padded_share(dataset: Any, batch: Any) -> float | None:
 
 
 def settings(dataset: Any) -> dict[str, bool]:
-    """Return what a recording does not show of a pipeline; nothing of what is no tf.data pipeline.
+    """Return the settings of a pipeline that a recording does not show; none for other loaders.
 
     Returns
     -------

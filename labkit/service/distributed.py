@@ -240,7 +240,7 @@ class Processes:
     def _once(
         self, job: dict[str, Any], count: int, timeout_s: float, stopped: Connection, printed: list[str]
     ) -> tuple[dict[int, Outcome], list[Death], list[int]]:
-        """Start all, and return how those ended that said so, who died, and who had to be ended.
+        """Start all processes; return the reported outcomes, the processes that died, and those that were ended.
 
         All are ended when the other end of `stopped` is closed. `printed` takes what they print, and `_warned` the
         warnings and errors of those who died.

@@ -225,7 +225,7 @@ def _shaped(mean_ns: float, values: np.ndarray | None) -> np.ndarray | float:
 
 
 def _spread_out(held: np.ndarray, images: float) -> np.ndarray:
-    """Return what is held per image; where reads are more than images, the longest open files and come on top."""
+    """Return the time held per image; of more reads than images, the longest open files and are added to the others."""
     ordered = np.sort(held)
     opened = len(held) - round(images)
     if not 0 < opened < images:

@@ -343,9 +343,9 @@ def _comparable(one: list[np.ndarray], other: list[np.ndarray]) -> bool:
 
 
 def _off_curve(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
-    """Return what is left if a pixel of one is any function of the value at the same place in the other.
+    """Fit pixels of one image as a function of the value at the same place in the other; return the rest.
 
-    As a share of its contrast: 1 is left where it is no function at all.
+    The rest is a share of the contrast: 1 where there is no such function.
     """
     before, after = (np.concatenate([image.reshape(-1, 3) for image in images]) for images in (one, other))
     rest = np.empty_like(after)
@@ -371,7 +371,7 @@ def _elsewhere(rest: list[np.ndarray], same: bool) -> bool:
 
 
 def _undoes(undone: list[np.ndarray], small: list[np.ndarray], same: bool, step: str) -> bool:
-    """Tell whether most of what coarse pictures differ by is undone, and what is left is no other part of the photo.
+    """Tell whether a step was undone: coarse pictures hardly differ any more, and show the same part of the photo.
 
     Of a map of the colours that is not quite the right one, coarse pictures show as much as fine ones. Of a photo that
     is cut or moved, edges are left, which are fine.
@@ -401,7 +401,7 @@ def _off_own_lines(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.nd
 
 
 def _off_colours(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
-    """Return what is left if each pixel is one and the same quadratic function of the three values at its place.
+    """Fit pixels by one quadratic function of the three values at the same place; return the rest.
 
     A line in three values leads to YCbCr; hue and saturation are not linear.
     """

@@ -158,7 +158,7 @@ class Ring:
         self.local.first = _CONTROL.unpack_from(self.control, _CONTROL.size)[0]
 
     def deliver(self, iterator: Any, number: int) -> None:
-        """Note that the calling thread gets a batch of an epoch; what is no consumer is taken to keep all of them."""
+        """Note that a thread gets a batch of an epoch. Objects other than consumers are taken to keep all batches."""
         if not hasattr(self.local, "number"):
             self.enter()
         local, first = self.local, self._begun.get(id(iterator))

@@ -85,7 +85,7 @@ class Epochs:
         return self
 
     def __next__(self) -> Any:
-        """Return the next batch; after the last one of an epoch the first one of the next, where there is one."""
+        """Return the next batch; after the last batch of an epoch, the first batch of the next epoch, if any."""
         self.waits = True
         try:
             while True:

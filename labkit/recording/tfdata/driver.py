@@ -135,7 +135,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def forget(self) -> None:
-        """Take an interrupt for dealt with: it was none of the reader's."""
+        """Take an interrupt for dealt with: the reader did not send it."""
         self.came = False
 
 
@@ -199,7 +199,7 @@ class Session(contextlib.AbstractContextManager):
         self.discard()
 
     def first(self) -> None:
-        """Begin and discard a session: the first one of a process loads what it needs, and another one is found out."""
+        """Begin and discard a session: the first one loads libraries, and fails where another session is open."""
         self.start()
         self.discard()
 

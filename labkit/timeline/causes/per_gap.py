@@ -57,7 +57,7 @@ def by_cause(parts_ns: np.ndarray) -> Counter[str]:
 
 
 def unexplained_share(parts: Mapping[str, float]) -> float:
-    """Return what of times, or of shares, by cause nobody was seen to work on."""
+    """Return the part of all time, or the share, during which no thread was seen to work for the batch."""
     return sum(parts.get(cause, 0) for cause in UNEXPLAINED)
 
 

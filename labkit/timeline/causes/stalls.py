@@ -527,7 +527,7 @@ class _Blame:
 
     @property
     def calls_enough(self) -> bool:
-        """Whether a parallel map may make as many calls at once as there are threads, of which nobody took any away."""
+        """Whether a parallel map may make as many calls at once as there are threads; no option took any away."""
         own_pool = "threading.private_threadpool_size" in self.run.options
         return self.has("ParallelMap") and not self.one_call and not own_pool
 
