@@ -15,6 +15,7 @@ from typing import Any
 
 from execution import execute
 from labkit.common.files import write_aside
+from labkit.common.numbers import whole
 from labkit.common.palette import THEMES
 from labkit.notebook import setup
 
@@ -69,8 +70,7 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     notebooks = sorted(path for path in (root / "notebooks").glob("[0-9]*.ipynb") if path.name[:2] <= LAST)
     if not notebooks:
         raise ValueError(f"{root / 'notebooks'} holds no notebooks; the tour needs a checkout of the lab")
-    if rounds < 1:
-        raise ValueError(f"rounds is {rounds}; allowed: 1 or more")
+    rounds = whole("rounds", rounds, least=1)
     out = out.resolve()
     figures = out / "figures"
     if out.exists() and not out.is_dir():

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labkit.common.numbers import whole
 from labkit.timeline.intervals import Intervals, covered_until
 from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.trace import CATEGORIES
@@ -45,13 +46,12 @@ def bins(intervals: Intervals, first_ns: int, last_ns: int, width: int) -> tuple
     ValueError
         If `width` is below 1, or `last_ns` before `first_ns`.
     """
-    if width < 1:
-        raise ValueError(f"width is {width}; allowed: 1 column or more")
+    width = whole("width", width, least=1, unit="of columns")
     if last_ns < first_ns:
         raise ValueError(f"last_ns is {last_ns}, before first_ns {first_ns}")
-    whole, rest = divmod(last_ns - first_ns, width)
+    each, rest = divmod(last_ns - first_ns, width)
     columns = np.arange(width + 1, dtype=np.int64)
-    edges = first_ns + whole * columns + rest * columns // width
+    edges = first_ns + each * columns + rest * columns // width
     return edges, np.diff(covered_until(intervals, edges))
 
 

@@ -90,8 +90,7 @@ class Fleet(Setting):
         """Refuse what cannot be simulated, in one sentence."""
         super().__post_init__()
         one_of("sharding", self.sharding, ("dynamic", "data"))
-        if self.accelerators > 20_000:
-            raise ValueError(f"accelerators is {self.accelerators:,}; allowed: 20,000 at most are simulated")
+        whole("accelerators", self.accelerators, 1, 20_000, other="to be simulated")
 
     @property
     def makers(self) -> int:

@@ -30,6 +30,7 @@ from assignments.grader.pages import as_cell, one_line
 from assignments.grader.precheck import Checked, precheck, set_of, unanswered
 from assignments.grader.supervisor import Limits, remove_stale
 from labkit.common.files import write_aside
+from labkit.common.numbers import whole
 
 #: What a row may say; only the first two were graded to the end.
 STATUSES = ("graded", "repaired", "stopped", "missing", "unreadable", "wrong set", "error")
@@ -219,8 +220,7 @@ def grade(
     ValueError
         If the folder is no folder of submissions, or `workers` is below 1.
     """
-    if workers < 1:
-        raise ValueError(f"workers is {workers}; allowed: 1 or more")
+    workers = whole("workers", workers, least=1)
     folder = Path(folder).resolve()
     sources = course.notebooks()
     submissions = collect(folder, tuple(course.files), lambda path: set_of(path, sources))

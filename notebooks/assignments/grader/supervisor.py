@@ -35,6 +35,7 @@ import psutil
 
 import labkit
 from assignments.grader import bubblewrap, isolation, messages
+from labkit.common.numbers import number
 
 _GRADER, _LABKIT = Path(__file__).resolve().parent, Path(labkit.__file__).resolve().parent
 #: The folder of the grader is in nobody's search path when a student's code runs: the problem sets lie beside it.
@@ -133,8 +134,7 @@ class Limits:
         given = {name: getattr(self, name) for name in ("cpu_s", "wall_s", "memory_mb", "whole_s", "judging_s")}
         least = {"cpu_s": 1, "memory_mb": 256, "resident_mb": 256}
         for name, value in (given | {"resident_mb": self.resident}).items():
-            if not value >= least.get(name, 0.1):
-                raise ValueError(f"{name} is {value}; allowed: {least.get(name, 0.1)} or more")
+            number(name, value, least.get(name, 0.1))
 
 
 class StudentProcess:
