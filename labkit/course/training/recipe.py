@@ -236,9 +236,6 @@ def train(
         size, blocks = {"size": pixels.images.shape[1]}, {"blocks": FAST_BLOCKS} if fast() else {}
         model = model() if model else resnet(**size, **blocks, classes=len(pixels.classes))
         whole_epochs = batches(pixels, batch, seed=seed) if dataset is None else dataset
-    # Of one dataset, the order would depend on whether the first iterator has begun another epoch, reading ahead.
-    with _seeded(seed + 1):
-        rest = batches(pixels, batch, seed=seed + 1) if dataset is None else dataset
     optimizer = keras.optimizers.SGD(
         one_cycle(number("rate", rate), steps), momentum=0.9, nesterov=True, weight_decay=5e-4
     )
@@ -253,21 +250,23 @@ def train(
                 checked.append(score(model, check))
 
     epoch = min(steps, max(1, len(pixels) // batch))
-    begin = time.perf_counter(), time.process_time()
     epochs, left = divmod(steps, epoch)
+    parts = [(whole_epochs, 0, epochs, epoch, callbacks)]
+    if left:
+        # Of one dataset, the order would depend on whether the first iterator has begun another epoch, reading ahead.
+        with _seeded(seed + 1):
+            rest = batches(pixels, batch, seed=seed + 1) if dataset is None else dataset
+        parts.append((rest, epochs, 1, left, ()))
+    begin = time.perf_counter(), time.process_time()
     history: dict[str, list[float]] = {"loss": [], "sparse_categorical_accuracy": []}
-    for part, first, count, length, others in (
-        (whole_epochs, 0, epochs, epoch, callbacks),
-        (rest, epochs, 1 if left else 0, left, ()),
-    ):
-        if count:
-            with traced_on_purpose():
-                found = model.fit(
-                    part, initial_epoch=first, epochs=first + count, steps_per_epoch=length, verbose=0,
-                    shuffle=False, callbacks=[Check(), *others],
-                ).history  # fmt: skip
-            for name in history:
-                history[name] += found[name]
+    for part, first, count, length, others in parts:
+        with traced_on_purpose():
+            found = model.fit(
+                part, initial_epoch=first, epochs=first + count, steps_per_epoch=length, verbose=0,
+                shuffle=False, callbacks=[Check(), *others],
+            ).history  # fmt: skip
+        for name in history:
+            history[name] += found[name]
     seconds, cpu_s = time.perf_counter() - begin[0], time.process_time() - begin[1]
     return Trained(model, *map(tuple, history.values()), tuple(checked), steps, seconds, cpu_s)
 
