@@ -224,7 +224,7 @@ def test_a_dataset_whose_elements_never_come_is_left_and_stopped(answer, monkeyp
 
 
 def test_a_dataset_that_stops_midway_is_told_how_far_it_came(monkeypatch):
-    monkeypatch.setattr(timeouts, "LIMIT_S", 1.0)
+    monkeypatch.setattr(timeouts, "LIMIT_S", 5.0)
     result = check("02.1", lambda batches: batches.take(2).concatenate(never(batches)))
     assert result.hint.startswith("after 2 elements no other comes out of your dataset: ")
 

@@ -272,7 +272,7 @@ def opened(desk, made):
     wear(page, "light")
     turn_to(page, made, kernel=True, height=1000)
     page.evaluate(WATCH)
-    run_all(page, 90)
+    run_all(page)
     page.wait_for_function(f"document.querySelectorAll('{LANES}').length >= 3")
     return page, hosts
 

@@ -698,10 +698,10 @@ def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
             with step(images):
                 tf.reduce_sum(images + others)
             if evaluates and number == 3:
-                list(data(tf, 3, 0.05))
+                list(data(tf, 3, 0.4))
     waits = step.trace.where(step.trace.select("wait", kind="consumer")).duration_ns[1:]
     if evaluates:
-        assert waits.max() < 0.1e9, "what is evaluated now and then is no wait for a batch"
+        assert waits.max() < 1e9, "what is evaluated now and then is no wait for a batch"
     else:
         assert waits.sum() >= 3 * 0.01e9, "the first dataset takes 40 ms, the second one nothing"
 
@@ -732,7 +732,7 @@ def test_a_validation_in_a_loop_of_ones_own_belongs_to_no_step(tf, every):
 
 
 def test_a_call_that_trains_several_steps_has_a_wait_for_each(tf):
-    batches = iter(data(tf, 60, 0.01))
+    batches = iter(data(tf, 60, 0.05))
 
     @tf.function
     def train(count):
@@ -747,7 +747,7 @@ def test_a_call_that_trains_several_steps_has_a_wait_for_each(tf):
                 train(tf.constant(4))
     waits = step.trace.where(step.trace.select("wait", kind="consumer"))
     assert step.trace.run.steps == len(waits) == 12
-    assert np.median(waits.duration_ns) >= 0.009e9
+    assert np.median(waits.duration_ns) >= 0.03e9
 
 
 def test_a_loop_whose_waits_nobody_saw_says_so(tf):
@@ -856,7 +856,7 @@ def test_waits_and_parts_of_a_loop_are_timed_without_the_profiler(tf):
 
     def batches():
         for _ in range(8):
-            time.sleep(0.02)
+            time.sleep(0.08)
             yield np.zeros((BATCH, 8, 8, 3), np.float32)
 
     step = labkit.watching(steps=4, warmup=2, profile=False)
@@ -870,7 +870,7 @@ def test_waits_and_parts_of_a_loop_are_timed_without_the_profiler(tf):
     waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
     parts = trace.where(trace.select("transfer", kind="script"))
     assert len(waits) == len(trains) == len(parts) == 4
-    assert (waits.duration_ns[1:] >= 20e6).all(), "the window begins with the first step, after its wait"
+    assert (waits.duration_ns[1:] >= 80e6).all(), "the window begins with the first step, after its wait"
     assert (parts.duration_ns >= 10e6).all()
     assert (trains.start_ns + 5e6 <= parts.start_ns).all()
     assert (parts.end_ns <= trains.end_ns).all()

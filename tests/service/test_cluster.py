@@ -114,7 +114,7 @@ def test_a_recording_has_the_lanes_of_all_processes_on_one_clock(c):
     import tensorflow as tf
 
     images = tf.data.Dataset.range(10_000).map(lambda n: tf.cast(tf.fill([64, 64, 3], n % 7), tf.float32)).batch(8)
-    trace = labkit.record(c.served(images.apply(c.distribute("dynamic", compression=None))), STEP, steps=20)
+    trace = labkit.record(c.served(images.apply(c.distribute("dynamic", compression=None))), STEP, steps=80)
     groups = {thread.name.partition(" · ")[0] for thread in trace.threads if " · " in thread.name}
     assert groups == {"worker 0", "worker 1"}
     assert {f"element from worker {n}" for n in range(2)} <= {s.name for s in trace if s.category == "transfer"}
@@ -378,7 +378,7 @@ def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(
     look_over(c)
     assert len(c.deaths) == deaths
     assert [worker.pid for worker in c.workers] == pids
-    trace = labkit.record(c.served(dataset), STEP, steps=40)
+    trace = labkit.record(c.served(dataset), STEP, steps=100)
     assert watched(trace) == {worker.name for worker in c.workers}
     assert "not seen" not in (trace.run.profiler.note or "")
 
@@ -403,7 +403,7 @@ def test_an_answer_that_comes_too_late_is_no_death_and_none_to_the_next_command(
 def test_a_worker_that_cannot_be_watched_is_named_in_a_note(c):
     c.workers[0].ask("profile")
     try:
-        trace = labkit.record(c.served(numbers(10_000, 1).batch(4).apply(c.distribute("data"))), STEP, steps=40)
+        trace = labkit.record(c.served(numbers(10_000, 1).batch(4).apply(c.distribute("data"))), STEP, steps=100)
     finally:
         c.workers[0].ask("profiled")
     assert re.search(
