@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from waiting import until
 
 from labkit import simulate
 from labkit.course import fairness, grading
@@ -348,7 +349,6 @@ def test_what_was_read_leaves_no_thread_behind():
     gc.disable()
     try:
         assert [read() for _ in range(12)] == [8] * 12
-        more = psutil.Process().num_threads() - before
+        until(lambda: psutil.Process().num_threads() - before < 12, "the threads of most answers to end")
     finally:
         gc.enable()
-    assert more < 12

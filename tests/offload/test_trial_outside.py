@@ -83,7 +83,8 @@ def test_large_arrays_never_make_a_right_kernel_a_wrong_one(limit_s):
     many = np.zeros(60_000_000, np.int32)
     source = "kernel void f(global int *x) { x[get_global_id(0)] = 1; }"
     tried = try_kernel(source, "f", [many], many.size, limit_s=limit_s)
-    phrases = ("were not enough to copy", "loop without an end", "was not compiled within")  # time, not a mistake of it
+    # Sentences that speak of time, not of a mistake of the kernel.
+    phrases = ("were not enough to copy", "loop without an end", "was not compiled within", "did not start within")
     assert tried.ok or any(words in tried.text for words in phrases), tried
 
 
