@@ -34,19 +34,17 @@ def run(command: list[str], minutes: float) -> tuple[int | None, str, str]:
     process = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=os.setpgrp
     )
-    ended = False
     try:
-        written = process.communicate(timeout=60 * minutes)
-        ended = True
+        output, errors = process.communicate(timeout=60 * minutes)
+        return process.returncode, output, errors
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGABRT)  # pytest's processes write the stack of each thread
         time.sleep(10)
         os.killpg(process.pid, signal.SIGKILL)
-        written = process.communicate()
+        return None, *process.communicate()
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode if ended else None, *written
 
 
 def main() -> int:

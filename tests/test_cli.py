@@ -138,7 +138,7 @@ def test_help_lists_the_verbs():
     [
         (["data", "--scale", "huge"], "'huge'"),
         (["doctor", "disk", "gpu"], "there is no topic 'gpu'; allowed: Python, TensorFlow, devices, OpenCL"),
-        (["tour", "--rounds", "0"], "rounds is 0; allowed: "),
+        (["tour", "--rounds", "0"], "rounds is 0; allowed: a whole number of 1 or more"),
         (["tour", "--out", "/dev/null/x"], "labkit: /dev/null/x cannot be used: Not a directory"),
         (["assignments", "grade", "/dev/null"], "/dev/null is no folder; allowed: a folder of <student>/<set>"),
         (["assignments", "grade", ".", "--workers", "0"], "workers is 0; allowed: "),

@@ -80,11 +80,11 @@ def test_what_a_kernel_changes_is_given_afresh_to_each_run():
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("limit_s", [1, 2, 3, 4])
 def test_large_arrays_never_make_a_right_kernel_a_wrong_one(limit_s):
+    assert on_eight("x[0] = 1;", limit_s=60).ok, "the process that tries kernels has started"
     many = np.zeros(60_000_000, np.int32)
     source = "kernel void f(global int *x) { x[get_global_id(0)] = 1; }"
     tried = try_kernel(source, "f", [many], many.size, limit_s=limit_s)
-    # Sentences that speak of time, not of a mistake of the kernel.
-    phrases = ("were not enough to copy", "loop without an end", "was not compiled within", "did not start within")
+    phrases = ("were not enough to copy", "loop without an end", "was not compiled within")  # time, not a mistake of it
     assert tried.ok or any(words in tried.text for words in phrases), tried
 
 

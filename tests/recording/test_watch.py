@@ -693,7 +693,7 @@ def test_a_loop_of_ones_own_is_watched(tf):
 @pytest.mark.parametrize("evaluates", [False, True])
 def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
     with labkit.watching(steps=4, warmup=2) as step:
-        pairs = zip(data(tf, 10, 0.04), data(tf, 10), strict=True)
+        pairs = zip(data(tf, 10, 0.2), data(tf, 10), strict=True)
         for number, ((images, _), (others, _)) in enumerate(pairs):
             with step(images):
                 tf.reduce_sum(images + others)
@@ -701,9 +701,9 @@ def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
                 list(data(tf, 3, 0.4))
     waits = step.trace.where(step.trace.select("wait", kind="consumer")).duration_ns[1:]
     if evaluates:
-        assert waits.max() < 1e9, "what is evaluated now and then is no wait for a batch"
+        assert waits.max() < 0.8e9, "what is evaluated now and then is no wait for a batch"
     else:
-        assert waits.sum() >= 3 * 0.01e9, "the first dataset takes 40 ms, the second one nothing"
+        assert np.median(waits) >= 0.15e9, "the first dataset takes 200 ms, the second one nothing"
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -732,7 +732,7 @@ def test_a_validation_in_a_loop_of_ones_own_belongs_to_no_step(tf, every):
 
 
 def test_a_call_that_trains_several_steps_has_a_wait_for_each(tf):
-    batches = iter(data(tf, 60, 0.05))
+    batches = iter(data(tf, 60, 0.1))
 
     @tf.function
     def train(count):
@@ -747,7 +747,7 @@ def test_a_call_that_trains_several_steps_has_a_wait_for_each(tf):
                 train(tf.constant(4))
     waits = step.trace.where(step.trace.select("wait", kind="consumer"))
     assert step.trace.run.steps == len(waits) == 12
-    assert np.median(waits.duration_ns) >= 0.03e9
+    assert np.median(waits.duration_ns) >= 0.09e9
 
 
 def test_a_loop_whose_waits_nobody_saw_says_so(tf):
