@@ -34,6 +34,12 @@ def scale(*arguments, size=8, **words):
     return try_kernel(GOOD, "scale", arguments, size, **words)
 
 
+@pytest.fixture(autouse=True)
+def started():
+    """The process that tries kernels runs: no limit of a test bounds its start after a crash."""
+    assert scale(EIGHT, EIGHT.copy(), 1, limit_s=300).ok, "the process that tries kernels has started"
+
+
 def only_with_pocl():
     """Skip a test of what a wrong kernel does: the standard leaves that open, and drivers differ."""
     if "Portable" not in offload.choose().platform:

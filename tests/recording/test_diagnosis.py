@@ -92,11 +92,12 @@ def test_the_live_number_is_shown_and_lies_within_its_bounds():
     iterator = iter(dataset)
     for _ in range(30):
         next(iterator)
-        reading = diagnosis.read(iterator)
+        model = tf.data.experimental.get_model_proto(iterator)
+        reading = nodes.parse(model)
         for node in reading.nodes:
             for parameter in node.parameters:
                 assert not parameter.tuned or parameter.low <= parameter.value <= parameter.high
-    model = tf.data.experimental.get_model_proto(iterator)
+    assert diagnosis.read(iterator).chosen.keys() == reading.chosen.keys()
     (truth,) = [p for n in model.nodes.values() for p in n.parameters if p.name == "parallelism"]
     assert reading.chosen["ParallelMapV2.parallelism"] == round(truth.state_value)
 

@@ -32,6 +32,7 @@ import PIL.ImageFile
 import psutil
 import pytest
 import repeats
+from waiting import until
 
 import labkit
 from labkit.recording.loaders import described, known, rings
@@ -833,6 +834,7 @@ def test_processes_that_rest_hide_no_work():
     receives, sends = multiprocessing.Pipe(duplex=False)
     worker = multiprocessing.get_context("fork").Process(target=receives.recv, daemon=True)
     worker.start()
+    until(lambda: psutil.Process(worker.pid).status() == psutil.STATUS_SLEEPING, "the process to rest")
 
     def waits():
         while True:

@@ -133,7 +133,7 @@ import sys, time
 from labkit.sources import photos, records
 def progress(done, total):
     print(done, flush=True)
-    time.sleep(0.02)
+    time.sleep(600 if done == int(sys.argv[2]) else 0.02)
 records.write(photos.load(scale="tiny", progress=False).take(40), sys.argv[1], shards=8, progress=progress)
 """
 
@@ -142,7 +142,8 @@ records.write(photos.load(scale="tiny", progress=False).take(40), sys.argv[1], s
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_process_leaves_whole_shards_only_and_the_next_call_ends_the_work(album, tmp_path, how):
     process = subprocess.Popen(
-        [sys.executable, "-c", SLOWLY, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        [sys.executable, "-c", SLOWLY, str(tmp_path), "18"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         preexec_fn=interruptible,
     )  # fmt: skip
     for line in process.stdout:
@@ -162,7 +163,7 @@ def test_a_killed_process_leaves_whole_shards_only_and_the_next_call_ends_the_wo
 
 def test_two_processes_at_once_end_with_one_good_packing(album, tmp_path):
     command = [sys.executable, "-c", SLOWLY, str(tmp_path)]
-    command = [sys.executable, "-c", SLOWLY, str(tmp_path)]
+    command = [sys.executable, "-c", SLOWLY, str(tmp_path), "0"]
     both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]
     for process in both:
         _, errors = process.communicate()

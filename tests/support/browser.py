@@ -107,9 +107,9 @@ class Lab:
         hosts = set()
         page.on("request", lambda request: hosts.add(host(request.url)))
         page.goto(f"{self.url}lab/tree/{name}?token=t&reset", wait_until="domcontentloaded")
-        page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+        page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=600_000)
         page.wait_for_function(
-            f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'", timeout=30_000
+            f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'", timeout=600_000
         )
         return page, hosts
 
@@ -149,7 +149,7 @@ def wear(page, theme):
         "name => window.jupyterapp.commands.execute('apputils:change-theme', {theme: name})",
         f"JupyterLab {theme.capitalize()}",
     )
-    page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'", timeout=30_000)
+    page.wait_for_function(f"document.body.dataset.jpThemeLight === '{str(theme == 'light').lower()}'", timeout=600_000)
 
 
 #: What a notebook's own model says of its code cells: their numbers, what failed, whether the kernel rests.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import psutil
 
 
-def until(condition: Callable[[], object], what: str, limit_s: float = 60.0) -> None:
+def until(condition: Callable[[], object], what: str, limit_s: float = 600.0) -> None:
     """Wait until a condition holds; after `limit_s` seconds, fail with `what` was waited for."""
     end = time.monotonic() + limit_s
     while not condition():

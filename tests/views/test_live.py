@@ -38,7 +38,7 @@ class Kernel:
         self.manager.start_kernel(env={**os.environ, "LABKIT_FAST": "1"})
         self.client = self.manager.client()
         self.client.start_channels()
-        self.client.wait_for_ready(timeout=60)
+        self.client.wait_for_ready(timeout=600)
 
     def stop(self):
         self.client.stop_channels()
