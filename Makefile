@@ -114,9 +114,10 @@ on-gpu: $(READY) #! what make gpu runs, in the environment that it has made
 soak: $(READY) #! run `make test` ROUNDS times (10) while another process takes a core
 	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),10) -- $(MAKE) --no-print-directory test
 
-seeds: $(READY) #! run every test that draws random numbers under SEEDS seeds (200); hours
+seeds: $(READY) $(LOADERS)/.ready #! run every test that draws random numbers under SEEDS seeds (200); hours
 	@$(BIN)/labkit data --scale tiny
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest -n $(WORKERS) -q -m random --seeds $(or $(SEEDS),200) tests
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest -n $(WORKERS) -q -m "random and not loaders" --seeds $(or $(SEEDS),200) tests
+	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -n 2 -q -m "random and loaders" --seeds $(or $(SEEDS),200) $(call MARKED,loaders)
 
 release: $(READY) #! make the student versions of the problem sets in build/assignments/release
 	@$(BIN)/labkit assignments release
