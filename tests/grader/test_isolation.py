@@ -648,6 +648,21 @@ def installation(request):
         shutil.rmtree(folder)
 
 
+@contextlib.contextmanager
+def rewritten(file, text):
+    """Let a file of the installation have another text for a while.
+
+    Its length differs, too: Python takes what it compiled before where a file has the same size in the same second.
+    """
+    before = file.read_text()
+    assert len(text) != len(before)
+    try:
+        file.write_text(text)
+        yield
+    finally:
+        file.write_text(before)
+
+
 NOBODY = 65534
 
 
@@ -699,13 +714,8 @@ def test_the_devices_that_all_processes_share_are_not_changed(installation, in_b
 
 def test_where_no_process_starts_the_machine_is_at_fault_and_no_student(installation, in_bubblewrap):
     folder, options = installation
-    broken = folder / "notebooks" / "assignments" / "grader" / "code_runner.py"
-    before = broken.read_text()
-    try:
-        broken.write_text("raise SystemExit(3)")
+    with rewritten(folder / "notebooks" / "assignments" / "grader" / "code_runner.py", "raise SystemExit(3)"):
         output, errors = grader(["x = 1"], in_bubblewrap, **options).communicate(timeout=60)
-    finally:
-        broken.write_text(before)
     assert not output
     assert "RuntimeError: a student's process ended its own process (exit status 3) while it started" in errors
 
@@ -730,13 +740,10 @@ for mode in (os.O_RDONLY, 3):
 """
     cell = f"{NATIVE}open('own', 'w').write('x')\npath = {str(changed)!r}.encode(){ways}"
     more = "from assignments.grader import isolation\nprint(isolation.summary(student.protections))\nstudent.close()"
-    try:
-        assert before.count(asked) == 1
-        changed.write_text(before.replace(asked, f"{asked}    version = min(version, 2)\n"))
+    assert before.count(asked) == 1
+    with rewritten(changed, before.replace(asked, f"{asked}    version = min(version, 2)\n")):
         output, errors = grader([cell], in_bubblewrap, more, **options).communicate(timeout=60)
         assert "min(version, 2)" in changed.read_text()
-    finally:
-        changed.write_text(before)
     assert ("WARNING: not everything is limited" in output) != in_bubblewrap, errors
     assert ("kernel: the kernel is older" in output) != in_bubblewrap
 
@@ -882,12 +889,9 @@ def test_whom_no_filter_keeps_from_processes_ends_with_the_batch(installation, i
         os.chown(place, options["user"], options["group"])
     options = {**options, "env": {**options["env"], "TMPDIR": str(place)}}
     changed = folder / "notebooks" / "assignments" / "grader" / "isolation.py"
-    before = changed.read_text()
+    without = changed.read_text().replace('"libseccomp.so.2"', '"no library of this name"')
     more = "print(student.home, flush=True)\n" + ("input()" if killed else "student.close()")
-    try:
-        # Of another length: Python takes what it compiled before where a file has the same size in the same second.
-        changed.write_text(before.replace('"libseccomp.so.2"', '"no library of this name"'))
-        assert changed.stat().st_size != len(before.encode())
+    with rewritten(changed, without):
         process = grader([f"{NATIVE}{OUTLIVES}"], in_bubblewrap, more, stdin=subprocess.PIPE, **options)
         assert "[null]" in process.stdout.readline(), process.stderr.read()
         home = Path(process.stdout.readline().strip())
@@ -899,8 +903,6 @@ def test_whom_no_filter_keeps_from_processes_ends_with_the_batch(installation, i
             subprocess.run([options["python"], "-c", SWEEP], env=swept, check=True, **who)
         else:
             process.wait(60)
-    finally:
-        changed.write_text(before)
     assert not home.exists()
     until(lambda: not any(works_in(home, process) for process in psutil.process_iter()), "the processes to end")
 

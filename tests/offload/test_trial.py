@@ -18,7 +18,7 @@ from waiting import ended, until
 from labkit import offload
 from labkit.offload import trial, try_kernel
 
-pytestmark = pytest.mark.opencl
+pytestmark = [pytest.mark.opencl, pytest.mark.usefixtures("trials_run")]
 
 SCALE = "__kernel void scale(__global const int *a, __global int *out, const int k)"
 GOOD = SCALE + " { int i = get_global_id(0); out[i] = a[i] * k; }"
@@ -32,12 +32,6 @@ def on_eight(body, **words):
 
 def scale(*arguments, size=8, **words):
     return try_kernel(GOOD, "scale", arguments, size, **words)
-
-
-@pytest.fixture(autouse=True)
-def started():
-    """The process that tries kernels runs: no limit of a test bounds its start after a crash."""
-    assert scale(EIGHT, EIGHT.copy(), 1, limit_s=300).ok, "the process that tries kernels has started"
 
 
 def only_with_pocl():

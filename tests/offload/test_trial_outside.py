@@ -7,7 +7,7 @@ import pytest
 
 from labkit.offload import try_kernel
 
-pytestmark = pytest.mark.opencl
+pytestmark = [pytest.mark.opencl, pytest.mark.usefixtures("trials_run")]
 
 EIGHT = np.arange(8, dtype=np.int32)
 
@@ -15,12 +15,6 @@ EIGHT = np.arange(8, dtype=np.int32)
 def on_eight(body, **words):
     """Try a kernel of one argument, eight ints, by eight work-items."""
     return try_kernel(f"__kernel void f(__global int *x) {{ {body} }}", "f", [EIGHT], 8, **words)
-
-
-@pytest.fixture(autouse=True)
-def started():
-    """The process that tries kernels runs: no limit of a test bounds its start after a crash."""
-    assert on_eight("x[0] = 1;", limit_s=300).ok, "the process that tries kernels has started"
 
 
 @pytest.mark.parametrize(

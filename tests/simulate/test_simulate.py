@@ -431,7 +431,7 @@ def test_a_recorded_run_predicts_a_parallel_one():
     naive = plain(files.map(small).batch(8))
     crew = plain(files.map(small, num_parallel_calls=4).batch(8).prefetch(2)).with_options(options)
     fast = accelerators.modelled(step_ms=5)
-    # Costs recorded while other programs had the cores are those of another machine: the next pair of runs decides.
+    # Costs recorded while other programs had the cores are those of another machine: the next runs decide, below, too.
     for _ in again(3):
         before = labkit.record(naive, fast, steps=4, progress=False)
         model = simulate.fit(before)
