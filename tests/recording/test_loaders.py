@@ -744,8 +744,13 @@ def another_program():
 
 @pytest.mark.long
 def test_processes_that_began_before_are_said_to_be_hidden(paths):
+    def batches_of(pool):
+        """Both processes load while the consumer waits: what is loaded ahead could be ready before the window."""
+        while True:
+            yield np.stack(pool.map(disk.load, paths[:32], chunksize=1))
+
     with multiprocessing.get_context("fork").Pool(2) as pool, another_program():
-        trace = labkit.record((np.stack([one]) for one in pool.imap(disk.load, paths)), STEP, steps=4)
+        trace = labkit.record(batches_of(pool), STEP, steps=4)
     assert "2 processes of this program began before the recording" in trace.run.profiler.note
     with another_program():
         trace = labkit.record(disk.Batches(paths), STEP, steps=4)
