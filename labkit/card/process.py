@@ -30,6 +30,8 @@ from labkit.common.files import expanded
 START_TIMEOUT_S = 180
 #: Seconds that it may take to end after SIGTERM; then it is killed.
 STOP_TIMEOUT_S = 5
+#: Seconds in which the system ends a card that was killed; on a machine without a free core it takes its time.
+KILL_TIMEOUT_S = 60
 #: Errors of a request for the status, if the card does not run, or another program answers.
 NO_STATUS = (OSError, EOFError, MessageError, Refused, ValueError, TypeError)
 #: Seconds that a killed process may still hold its lock, until the system has taken apart what it had.
@@ -265,12 +267,12 @@ def stop(name: str = "card0") -> None:
     if sweep(protocol.check_card(name)):
         others = ", ".join(card.name for card in status()) or "none"
         raise ValueError(f"no card called {name} runs; running: {others}")
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for number, timeout_s in ((signal.SIGTERM, STOP_TIMEOUT_S), (signal.SIGKILL, KILL_TIMEOUT_S)):
         # The lock is held, so the process whose number is in it lives, and the number is not that of another one.
         if holder := _holder(name):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(holder, number)
-        if sweep(name, STOP_TIMEOUT_S):
+        if sweep(name, timeout_s):
             return
     raise RuntimeError(f"the card {name} does not end, not even when it is killed")
 

@@ -354,12 +354,13 @@ class LoaderSession(contextlib.AbstractContextManager):
         started earlier, such as TensorBoard, are left out.
         """
         read, begun, me = 0, 0, psutil.Process()
+        children = me.children(recursive=True)  # first: what other programs begin meanwhile is no worker
         beside = set(self._beside)
         for other in self._beside:
             with contextlib.suppress(psutil.Error):
                 beside.update(other.children(recursive=True))
         # A fork server that ran before is no worker, but the processes that it forks are.
-        workers = [one for one in me.children(recursive=True) if one not in beside or _may_be_a_worker(one, me)]
+        workers = [one for one in children if one not in beside or _may_be_a_worker(one, me)]
         for one in (*workers, me):
             with contextlib.suppress(psutil.Error, AttributeError):  # no system but Linux counts bytes
                 read += one.io_counters().read_chars
