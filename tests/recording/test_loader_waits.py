@@ -187,7 +187,7 @@ def test_processes_that_share_a_core_wait_for_it():
     cores = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(cores)})
-        timeline = recorded(Processes(), steps=20)
+        timeline = recorded(Processes(), steps=60)
     finally:
         os.sched_setaffinity(0, cores)
     taken = Counter({cause: ns for (cause, op), ns in timeline.causes.by_op.items() if timeline.names[op] == "compute"})

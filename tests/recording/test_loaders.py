@@ -96,9 +96,9 @@ def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(
     else:
         assert decoded <= {"worker 0", "worker 1"}
         assert decoded
-    # Four fifths of the decoding of eight batches were seen, whatever was ahead or behind.
+    # The first batch of the window may have been ready when it opened.
     count = sum(span.name == "PIL decode" for span in trace)
-    assert count >= 0.5 * trace.run.images, pool
+    assert count >= 7 * disk.BATCH, pool
     assert trace.run.op_times["PIL decode"].computed_ns > 0
 
 
@@ -930,11 +930,11 @@ def test_a_loader_that_waits_long_and_works_little_does_not_hang(works, monkeypa
     from labkit.recording.loaders import session
 
     (tmp_path / "part").write_bytes(bytes(4096))
-    monkeypatch.setattr(session, "STOPPED_S", 0.6)
+    monkeypatch.setattr(session, "STOPPED_S", 2.0)
 
     def slowly():
         yield from [np.zeros((4, 8))] * 2
-        for _ in range(60):
+        for _ in range(200):
             time.sleep(0.03)
             works(tmp_path / "part")
         yield from [np.zeros((4, 8))] * 2

@@ -105,10 +105,11 @@ def fit(model, dataset, *callbacks, **settings):
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("settings", [{}, {"steps_per_execution": 3}, {"jit_compile": True}], ids=str)
 def test_the_losses_are_the_same_and_each_step_has_its_wait(tf, keras, settings):
-    plain = fit(network(keras, **settings), data(tf, 12, 0.02), epochs=2)
+    slow = labkit.plain(data(tf, 12, 0.02))
+    plain = fit(network(keras, **settings), slow, epochs=2)
     watch = labkit.Watch(steps=9, warmup=6)
     model = network(keras, **settings)
-    assert fit(model, data(tf, 12, 0.02), watch, epochs=2) == plain
+    assert fit(model, slow, watch, epochs=2) == plain
     trace = watch.trace
     waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
     assert len(waits) == len(trains) == trace.run.steps == 9
@@ -694,14 +695,14 @@ def test_time_by_layer_is_that_of_the_train_steps_however_they_are_called(tf, ke
 def test_a_loop_of_ones_own_is_watched(tf):
     found = 0.0
     with labkit.watching(steps=4, warmup=2) as step:
-        for images, _ in data(tf, 10, 0.02):
+        for images, _ in labkit.plain(data(tf, 10, 0.02)):
             with step(images):
                 found += float(tf.reduce_sum(images))
     trace = step.trace
     waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
     assert len(waits) == len(trains) == 4
     assert (waits.end_ns == trains.start_ns).all()
-    assert waits.duration_ns[1:].sum() >= 3 * 0.01e9, "a batch takes 20 ms, most of them in next()"
+    assert (waits.duration_ns[1:] >= 0.02e9).all(), "a batch takes 20 ms, all of them in next()"
     assert trace.run.images == 4 * BATCH
 
 
@@ -713,12 +714,17 @@ def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
             with step(images):
                 tf.reduce_sum(images + others)
             if evaluates and number == 3:
+                begins = time.time_ns()
                 list(data(tf, 3, 0.4))
-    waits = step.trace.where(step.trace.select("wait", kind="consumer")).duration_ns[1:]
+                ends = time.time_ns()
+    waits = step.trace.where(step.trace.select("wait", kind="consumer"))
     if evaluates:
-        assert waits.max() < 0.8e9, "what is evaluated now and then is no wait for a batch"
+        before, after = waits.end_ns <= begins + 1_000_000, waits.start_ns >= ends - 1_000_000
+        assert (before | after).all(), "what is evaluated now and then is no wait for a batch"
+        assert before.any()
+        assert after.any()
     else:
-        assert np.median(waits) >= 0.15e9, "the first dataset takes 200 ms, the second one nothing"
+        assert np.median(waits.duration_ns[1:]) >= 0.15e9, "the first dataset takes 200 ms, the second one nothing"
 
 
 @pytest.mark.parametrize("every", [1, 3])
@@ -823,9 +829,10 @@ def test_a_loop_that_fails_ends_the_window(tf):
 @pytest.mark.parametrize("steps", [2, 50], ids=["a full window", "a loop that is short"])
 def test_the_last_step_ends_when_its_work_is_done(tf, steps):
     """TensorFlow on a CPU can be told to hand ops over and go on, as it does on a GPU."""
-    done = []
+    done, gone_on = [], threading.Event()
 
     def work(number):
+        gone_on.wait(20)
         time.sleep(0.2)
         done.append(time.time_ns())
         return number
@@ -836,8 +843,10 @@ def test_the_last_step_ends_when_its_work_is_done(tf, steps):
             batches = iter(data(tf, 5))  # kept beyond the loop: to free it may wait for what was handed over
             for number, (images, _) in enumerate(batches):
                 with step(images):
+                    gone_on.clear()
                     tf.py_function(work, [1], tf.int32)
                     handed_over = len(done)
+                    gone_on.set()
                 if steps > 2 and number == 2:
                     break
     finally:

@@ -49,16 +49,17 @@ class Batches:
 
     def __iter__(self):
         if self.pool is None:
-            yield from self.batches(map(self.function, self.paths))
+            yield from self.batches(map)
         else:
             with POOLS[self.pool]() as pool:
-                take = pool.map if self.pool.endswith("executor") else pool.imap
-                yield from self.batches(take(self.function, self.paths))
+                yield from self.batches(pool.map if self.pool.endswith("executor") else pool.imap)
 
-    def batches(self, photos):
-        photos = iter(photos)
-        for _ in range(len(self)):
-            yield np.stack([next(photos) for _ in range(BATCH)]), np.arange(BATCH)
+    def batches(self, take):
+        """Order one batch ahead, and no more: of what is done before a window opens, nothing is seen."""
+        ordered = take(self.function, self.paths[:BATCH])
+        for first in range(BATCH, BATCH * (len(self) + 1), BATCH):
+            taken, ordered = ordered, take(self.function, self.paths[first : first + BATCH])
+            yield np.stack(list(taken)), np.arange(BATCH)
 
 
 POOLS = {
