@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from IPython.core.formatters import DisplayFormatter
 
+from execution import AsyncKernel
 from labkit import simulate
 from labkit.common import palette
 from labkit.course import explorers
@@ -313,7 +314,8 @@ def test_idle_time_of_the_static_picture_has_the_colour_of_idle_time():
 def test_a_notebook_that_is_run_without_touching_a_slider_stores_picture_text_and_widget():
     cells = ["from labkit import explorers", "explorers.explore('00')", "explorers.scale('DGX-2')"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbclient.NotebookClient(notebook, kernel_name="python3", timeout=120).execute()
+    client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", kernel_manager_class=AsyncKernel)
+    client.execute()
     for cell in notebook.cells[1:]:
         picture, live = cell.outputs
         assert {"text/html", "image/png", "text/plain"} == set(picture.data)

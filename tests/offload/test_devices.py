@@ -293,7 +293,7 @@ def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a
 def test_a_machine_where_nothing_can_be_written_works_from_temporary_folders(tmp_path):
     (tmp_path / "file").write_text("")
     code = "from labkit.common import shipped; shipped.checkout = lambda: None\n" + KERNEL
-    code += "from labkit.offload import try_kernel\nprint(try_kernel('kernel void f() {}', 'f', [], 1))\n"
+    code += "from labkit.offload import try_kernel\nprint(try_kernel('kernel void f() {}', 'f', [], 1, limit_s=300))\n"
     code += "import os; print(os.environ['POCL_CACHE_DIR'])"
     done = python(code, XDG_CACHE_HOME=str(tmp_path / "file"))
     result, tried, place = done.stdout.splitlines()

@@ -359,7 +359,7 @@ def test_no_child_outlives_its_parent(how, busy):
 import numpy as np, sys
 from labkit.offload import try_kernel
 x = np.zeros(1, np.int32)
-assert try_kernel("kernel void f(global int *x) { x[0] = 1; }", "f", [x], 1).ok
+assert try_kernel("kernel void f(global int *x) { x[0] = 1; }", "f", [x], 1, limit_s=300).ok
 print("ready", flush=True)
 if sys.argv[1] == "True":
     try_kernel("kernel void f(global volatile int *x) { while (x[0] == 0) ; }", "f", [x], 1, limit_s=600)

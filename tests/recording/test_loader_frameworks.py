@@ -417,8 +417,8 @@ def test_an_error_in_a_worker_is_one_sentence(paths, workers):
 
 @pytest.mark.parametrize("number", [pytest.param(n, marks=[pytest.mark.long] if n > 2 else []) for n in range(20)])
 def test_a_worker_that_is_killed_keeps_its_spans_and_says_what_it_did(paths, number):
-    # In the batches of steps 5 to 7: at any speed, the window is open then, and not over. Not the first photo of step 5:
-    # the batch that this worker loaded before that may have been ready when the window opened.
+    # In the batches of steps 5 to 7: at any speed, the window is open then, and not over. The first photo of step 5 is
+    # left out: what its worker loaded before may have been ready when the window opened.
     loader = torch_loader(disk.Photos(paths, at=57 + number, does="die"))
     with pytest.raises(RecordingError, match=r"worker \d was in .*Photos.__getitem__ when it ended") as caught:
         labkit.record(loader, STEP, steps=8)

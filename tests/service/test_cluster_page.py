@@ -58,9 +58,12 @@ def test_the_two_programs_serve_and_a_worker_may_be_started_again(theirs):
     import tensorflow as tf
 
     addresses, children, start = theirs
+    no_more = tf.data.Options()
+    no_more.experimental_optimization.inject_prefetch = False  # where nothing is compressed, it would hold ten
     with labkit.cluster(addresses) as c:
         for restarted in (False, True):
             data = tf.data.Dataset.range(300).map(lambda number: labkit.storage.delayed(number, 4))
+            data = data.with_options(no_more)
             seen = []
             for number in c.elements(data.apply(c.distribute("dynamic", compression=None)), silence_s=60):
                 seen.append(int(number))

@@ -31,7 +31,8 @@ class Text(str):
 """,
 }
 EVIL = {
-    "hang": "import signal\nsignal.signal(signal.SIGPROF, signal.SIG_IGN)\nwhile True:\n    pass",
+    # It takes no word to end, neither for the time of its core nor for that of the clock.
+    "hang": "from signal import *\nsignal(SIGPROF, SIG_IGN), signal(SIGALRM, SIG_IGN)\nwhile True:\n    pass",
     "segfault": "import ctypes\nctypes.string_at(0)",
     "memory": "hoard = []\nwhile True:\n    hoard.append(bytearray(200_000_000))",
     "exit": "import os\nos._exit(0)",
