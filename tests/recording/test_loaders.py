@@ -293,9 +293,11 @@ def test_a_task_that_never_ends_takes_what_its_thread_computed(counts, monkeypat
 
 def test_what_waits_is_told_from_what_computes_although_not_every_call_is_asked(tmp_path, monkeypatch):
     """Functions take turns, and one waits in every fourth call: a fixed pattern would ask the same call each time."""
-    fourth = "time.sleep(0.003) if number % 4 == 1 else sum(range(100_000))"
-    bodies = {"waits": "time.sleep(0.002)", "works": "sum(range(100_000))", "both": fourth}
-    code = [f"def {name}(number):\n    {body}\n" for name, body in bodies.items()]
+    fourth = "time.sleep(0.006) if number % 4 == 1 else spin()"
+    bodies = {"waits": "time.sleep(0.002)", "works": "spin()", "both": fourth}
+    # 2 ms of a core, however fast it is: beside longer ones, what waits in every fourth call could not be told.
+    spin = "def spin():\n    end = time.thread_time() + 0.002\n    while time.thread_time() < end:\n        pass\n"
+    code = [spin] + [f"def {name}(number):\n    {body}\n" for name, body in bodies.items()]
     turns = "".join(f"    {name}(number)\n" for name in bodies)
     (tmp_path / "in_turns.py").write_text("import time\n" + "".join(code) + f"def all_of_them(number):\n{turns}")
     monkeypatch.syspath_prepend(tmp_path)
