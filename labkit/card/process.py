@@ -30,12 +30,11 @@ from labkit.common.files import expanded
 START_TIMEOUT_S = 180
 #: Seconds that it may take to end after SIGTERM; then it is killed.
 STOP_TIMEOUT_S = 5
-#: Seconds in which the system ends a card that was killed; on a machine without a free core it takes its time.
-KILL_TIMEOUT_S = 60
 #: Errors of a request for the status, if the card does not run, or another program answers.
 NO_STATUS = (OSError, EOFError, MessageError, Refused, ValueError, TypeError)
-#: Seconds that a killed process may still hold its lock, until the system has taken apart what it had.
-_DYING_S = 1
+#: Seconds that a killed process may hold its lock, until the system has taken apart what it had: for a start, which
+#: cannot know that it was killed; and for a stop, which has killed it, on a machine without a free core.
+_DYING_S, _KILLED_S = 1, 60
 #: Functions that are called with the name of each card that this process stops on purpose.
 on_stop: list[Callable[[str], Any]] = []
 #: A path of a socket has 108 bytes with the zero at its end (`sun_path` in Linux' sys/un.h; 104 in BSD's and macOS').
@@ -267,7 +266,7 @@ def stop(name: str = "card0") -> None:
     if sweep(protocol.check_card(name)):
         others = ", ".join(card.name for card in status()) or "none"
         raise ValueError(f"no card called {name} runs; running: {others}")
-    for number, timeout_s in ((signal.SIGTERM, STOP_TIMEOUT_S), (signal.SIGKILL, KILL_TIMEOUT_S)):
+    for number, timeout_s in ((signal.SIGTERM, STOP_TIMEOUT_S), (signal.SIGKILL, _KILLED_S)):
         # The lock is held, so the process whose number is in it lives, and the number is not that of another one.
         if holder := _holder(name):
             with contextlib.suppress(ProcessLookupError):

@@ -6,14 +6,13 @@ import json
 import re
 from html import unescape
 
-import nbclient
 import nbformat
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from IPython.core.formatters import DisplayFormatter
 
-from execution import AsyncKernel
+from execution import execute
 from labkit import simulate
 from labkit.common import palette
 from labkit.course import explorers
@@ -311,11 +310,10 @@ def test_idle_time_of_the_static_picture_has_the_colour_of_idle_time():
 
 
 @pytest.mark.long
-def test_a_notebook_that_is_run_without_touching_a_slider_stores_picture_text_and_widget():
+def test_a_notebook_that_is_run_without_touching_a_slider_stores_picture_text_and_widget(tmp_path):
     cells = ["from labkit import explorers", "explorers.explore('00')", "explorers.scale('DGX-2')"]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", kernel_manager_class=AsyncKernel)
-    client.execute()
+    execute(notebook, "explorers", tmp_path, timeout_s=120)
     for cell in notebook.cells[1:]:
         picture, live = cell.outputs
         assert {"text/html", "image/png", "text/plain"} == set(picture.data)
