@@ -226,8 +226,8 @@ def augmented_from(image, jpegs):
 
 def extremes(images):
     """Return the smallest and the largest channel of each pixel, ten times as fast as ``images.min(-1)``."""
-    channels = np.moveaxis(images, -1, 0)
-    return np.minimum.reduce(channels), np.maximum.reduce(channels)
+    red, green, blue = np.moveaxis(images, -1, 0)
+    return np.minimum(np.minimum(red, green), blue), np.maximum(np.maximum(red, green), blue)
 
 
 def pattern(images):
