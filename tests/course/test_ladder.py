@@ -9,6 +9,7 @@ import linecache
 import pickle
 import symtable
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 
 import cv2
@@ -182,8 +183,7 @@ def photos_of(dataset, few):
 
     Pixels of the walk's own size may be flipped, brighter and more or less saturated, as notebook 01 draws it.
     """
-    jpegs = [Path(path).read_bytes() for path in few.paths]
-    decoded = [ladder.decode(jpeg).numpy() for jpeg in jpegs]
+    jpegs = tuple(Path(path).read_bytes() for path in few.paths)
     if len(dataset.element_spec[1].shape) == 1:
         dataset = dataset.unbatch()
     found = []
@@ -191,22 +191,28 @@ def photos_of(dataset, few):
         if isinstance(photo, bytes):
             row = jpegs.index(photo)
         elif photo.dtype == np.uint8:
-            row = next(row for row, pixels in enumerate(decoded) if np.array_equal(photo, pixels))
+            row = next(row for row, pixels in enumerate(decoded(jpegs)) if np.array_equal(photo, pixels))
         else:
-            row = augmented_from(photo, tuple(jpegs))
+            row = augmented_from(photo, jpegs)
         found.append((row, int(label)))
     return sorted(found)
 
 
-BASES = {}
+@lru_cache
+def decoded(jpegs):
+    return [ladder.decode(jpeg).numpy() for jpeg in jpegs]
+
+
+@lru_cache
+def bases(jpegs):
+    """Return photos in the walk's own size, and the patterns of them and of their mirror images."""
+    small = np.stack([ladder.shrink(jpeg).numpy() for jpeg in jpegs])
+    return small, np.concatenate([pattern(small), pattern(small[:, :, ::-1])])
 
 
 def augmented_from(image, jpegs):
     """Return the row of the photo that an image was made of, after the drawn numbers are found in its pixels."""
-    if jpegs not in BASES:
-        small = np.stack([ladder.shrink(jpeg).numpy() for jpeg in jpegs])
-        BASES[jpegs] = small, np.concatenate([pattern(small), pattern(small[:, :, ::-1])])
-    small, patterns = BASES[jpegs]
+    small, patterns = bases(jpegs)
     flip, row = divmod(int(np.argmax(patterns @ pattern(image[None])[0])), len(small))
     base = (small[row][:, ::-1] if flip else small[row]) / 255
     (low, high), (dark, bright) = extremes(image), extremes(base)
@@ -218,7 +224,7 @@ def augmented_from(image, jpegs):
     assert abs(delta) <= augment.BRIGHTNESS + 0.01
     assert augment.SATURATION[0] - 0.03 <= factor <= augment.SATURATION[1] + 0.03
     drawn = (tf.constant([bool(flip)]), tf.constant([delta], tf.float32), tf.constant([factor], tf.float32))
-    again = augment.batch(small[row][None], *drawn)
+    again = augment.compiled()(small[row][None], *drawn).numpy()
     # Notebook 05 leaves saturation out, and what is clipped then differs.
     assert np.abs(again[0] - image)[free].max() < 2 * augment.TOLERANCE_UINT8, "not the pixels of any photo"
     return row
