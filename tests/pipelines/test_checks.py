@@ -397,6 +397,22 @@ def test_what_moves_with_its_image_is_not_called_mislabelled(name, data):
     assert faults(checks.inspect(one, reference)) == {"labels"}
 
 
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", MEASURED)
+def test_a_white_page_may_have_moved_although_its_pixels_stayed(name, data):
+    made, mirrored = MEASURED[name]
+    values = made(np.random.default_rng(2))
+    pages = np.where(np.arange(COUNT).reshape(-1, 1, 1, 1) == 7, np.uint8(255), data[0])
+    reference = tf.data.Dataset.from_tensor_slices((pages, values))
+
+    def flip(number, element):
+        image, label = element
+        return tf.where(number % 2 == 1, image[:, ::-1], image), tf.where(number % 2 == 1, mirrored(label), label)
+
+    report = checks.inspect(reference.enumerate().map(flip), reference)
+    assert report["labels"].status == "not checked", report
+
+
 @pytest.mark.long
 def test_names_of_classes_are_labels_and_no_keys(data):
     images, labels = data

@@ -203,13 +203,20 @@ def _may_have_moved(
     """Return whether labels that are not those of the reference may be right, as boxes are that turn with the image.
 
     Labels that left their images are labels of other images. Those that move with an image leave it alone where its
-    pixels stay; those that are in another unit are others everywhere.
+    pixels stay; those that are in another unit are others everywhere. A white page looks the same when it moved.
     """
-    still = {i for i, j in pairs if first.digests[i] == truth.digests[j]}
+    equal = {i for i, j in pairs if first.digests[i] == truth.digests[j]}
+    still = {i for i in equal if not (first.small and _even(first.small[i]))}
     known = set(truth.labels)
     if all(first.labels[i] in known for i in wrong):
         return not wrong & still and _few(known, truth)
     return not wrong & still or still <= wrong
+
+
+def _even(picture: np.ndarray) -> bool:
+    """Return whether a thumbnail is its own mirror image, from left to right or from top to bottom."""
+    square = picture.reshape(8, 8)
+    return any(np.allclose(square, mirrored, atol=1e-3) for mirrored in (square[:, ::-1], square[::-1]))
 
 
 def _few(known: set[bytes], epoch: fingerprints.Epoch) -> bool:
