@@ -911,7 +911,10 @@ def test_memory_stays_small_whatever_the_images(reference):
 
 @pytest.mark.long
 def test_a_report_is_the_same_text_every_time(reference):
-    made = [repr(checks.inspect(reference.map(on_image(augment)).cache(), reference, name="mine")) for _ in range(2)]
+    made = []
+    for _ in range(2):
+        tf.random.set_seed(1)  # other elements may well have another report
+        made.append(repr(checks.inspect(reference.map(on_image(augment)).cache(), reference, name="mine")))
     assert made[0] == made[1]
     lines = made[0].splitlines()
     assert lines[0] == "mine: 1 fault, 10 passed, 4 not checked"
