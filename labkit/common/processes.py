@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent import futures
@@ -123,10 +124,25 @@ def die_with_parent(parent: int, number: int = signal.SIGKILL) -> None:
 def apart(work: Callable[..., Any], *arguments: Any) -> Any:
     """Return what a function returns that runs in a thread of its own.
 
-    An interrupt of this thread does not cut it off in the middle, as in a dialogue with another process.
+    An interrupt of this thread does not cut it off in the middle, as in a dialogue with another process. Wherever the
+    interrupt comes, the work is over when it is raised, or never begins: an executor loses a thread that is just
+    starting, and what was asked for then happens later.
     """
-    with futures.ThreadPoolExecutor(1) as pool:
-        return result_of(pool.submit(work, *arguments))
+    found: futures.Future[Any] = futures.Future()
+
+    def runs() -> None:
+        if found.set_running_or_notify_cancel():
+            try:
+                found.set_result(work(*arguments))
+            except BaseException as error:  # it is raised where the result is waited for
+                found.set_exception(error)
+
+    try:
+        threading.Thread(target=runs).start()
+        return result_of(found)
+    finally:
+        if not found.cancel():
+            futures.wait([found])
 
 
 def result_of(future: futures.Future[Any]) -> Any:
