@@ -576,6 +576,32 @@ def test_an_interrupt_that_python_forgets_is_kept(tf, at, monkeypatch):
     assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).run.steps == 5
 
 
+@pytest.mark.parametrize("when", ["it starts", "it stops"])
+def test_an_interrupt_of_the_profiler_leaves_none_running(tf, monkeypatch, when):
+    """Python notices the signal when the call into TensorFlow returns, and TensorFlow keeps its session then."""
+    profiler, begun = tf.profiler.experimental, []
+
+    def starts(*words):
+        real_start(*words)
+        begun.append(words)
+        if when == "it starts" and len(begun) == 2:  # the first session is thrown away
+            raise KeyboardInterrupt
+
+    def stops(save=True):
+        if when == "it stops" and save:
+            raise KeyboardInterrupt
+        real_stop(save)
+
+    real_start, real_stop = profiler.start, profiler.stop
+    with monkeypatch.context() as patch:
+        patch.setattr(profiler, "start", starts)
+        patch.setattr(profiler, "stop", stops)
+        with pytest.raises(KeyboardInterrupt):
+            recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5)
+    assert len(begun) == 2
+    assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).run.steps == 5
+
+
 def test_a_handler_of_somebody_else_keeps_the_interrupt(tf):
     """What it decides is final: a server that only counts interrupts goes on."""
     counted = []

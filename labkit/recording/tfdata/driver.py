@@ -222,9 +222,7 @@ class Session(contextlib.AbstractContextManager):
     def discard(self) -> None:
         """End the session, if it runs, without a file."""
         if self.running:
-            with contextlib.suppress(self._errors.UnavailableError):  # other code has stopped it
-                self._profiler.stop(save=False)
-            self._clean()
+            self._end()
 
     def start(self) -> None:
         """Start the profiler.
@@ -238,13 +236,14 @@ class Session(contextlib.AbstractContextManager):
         try:
             self._profiler.start(self._folder)
             self.running = True
-        except BaseException as error:
+        except self._errors.AlreadyExistsError as error:
             self._clean()
-            if isinstance(error, self._errors.AlreadyExistsError):
-                raise RecordingError(
-                    "a TensorFlow profiler session is already running in this process, and there can be only one; "
-                    "end it first (tf.profiler.experimental.stop(), or leave its block)"
-                ) from error
+            raise RecordingError(
+                "a TensorFlow profiler session is already running in this process, and there can be only one; "
+                "end it first (tf.profiler.experimental.stop(), or leave its block)"
+            ) from error
+        except BaseException:  # the stop button is noticed when TensorFlow has begun
+            self._end()
             raise
 
     def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
@@ -275,8 +274,16 @@ class Session(contextlib.AbstractContextManager):
             raise RecordingError(
                 f"TensorFlow's profiler could not be stopped and saved: {error_text(error)[:300]}"
             ) from error
+        except KeyboardInterrupt:  # TensorFlow keeps a session whose end was interrupted
+            self._end()
+            raise
         finally:
             self._clean()
+
+    def _end(self) -> None:
+        with contextlib.suppress(self._errors.UnavailableError):  # it has ended, or other code has stopped it
+            self._profiler.stop(save=False)
+        self._clean()
 
     def _clean(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
