@@ -397,8 +397,8 @@ def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(
     assert len(c.deaths) == deaths
     assert [worker.pid for worker in c.workers] == pids
     trace = labkit.record(c.served(dataset), STEP, steps=100)
-    assert watched(trace) == {worker.name for worker in c.workers}
     assert "not seen" not in (trace.run.profiler.note or "")
+    assert watched(trace) == {worker.name for worker in c.workers}, trace.run.profiler.copied_bytes
 
 
 @pytest.mark.parametrize("looks", [0, 2], ids=["before the supervisor has looked", "after"])
