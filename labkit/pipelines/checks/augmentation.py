@@ -141,7 +141,7 @@ def _patch(new: np.ndarray, old: np.ndarray) -> np.ndarray:
 def _turns(pairs: _Pairs) -> tuple[np.ndarray, np.ndarray]:
     """Return the angles in degrees of the images with a clear turn, and 1 for each that is mirrored, else 0."""
     new, old = (np.stack([pair[place] for pair in pairs]) for place in (0, 2))
-    upright, mirrored = _turn(new, old), _turn(new, old[..., ::-1])
+    upright, mirrored = map(_best_turn, _likeness(new, old))
     sides = mirrored[0] > upright[0]
     likeness, angles = np.where(sides, mirrored, upright)
     clear = likeness > 0.75
@@ -152,21 +152,41 @@ def _turns(pairs: _Pairs) -> tuple[np.ndarray, np.ndarray]:
     return min(angles, np.where(sides, -angles, angles), key=_spread), sides
 
 
-def _turn(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """Return how like each of `new` is to its `old` in the best turn, wherever it moved to, and that turn in degrees.
+def _best_turn(likeness: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return how like each image is to its reference in the best turn, and that turn in degrees.
 
     A parabola through the best whole angle and its neighbours says where between them the turn is: without it, the
     same turn by half a degree more than a whole number is found as two turns.
+
+    Parameters
+    ----------
+    likeness : ndarray, shape (angles, images)
     """
-    window = np.outer(np.hanning(new.shape[1]), np.hanning(new.shape[2]))
-    target, size = _spectra(new, window)
-    likeness = np.stack([_likeness(target, size, _rotated(old, angle), window) for angle in _ANGLES])
-    each, best = np.arange(len(new)), likeness.argmax(axis=0)
+    each, best = np.arange(likeness.shape[1]), likeness.argmax(axis=0)
     middle = np.clip(best, 1, len(_ANGLES) - 2)
     before, top, after = (likeness[middle + step, each] for step in (-1, 0, 1))
     bend = np.maximum(2 * top - before - after, 1e-12)
     apex = np.where(best == middle, np.clip((after - before) / (2 * bend), -0.5, 0.5), 0)
-    return np.stack([likeness[best, each], np.asarray(_ANGLES)[best] + apex])
+    return likeness[best, each], np.asarray(_ANGLES)[best] + apex
+
+
+def _likeness(new: np.ndarray, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the highest correlation of each of `new` with its `old` in every turn, wherever it was moved to.
+
+    Both are of shape (angles, images): one for `old` as it is, one for `old` mirrored and then turned. What is turned
+    by an angle and then mirrored is what is mirrored and then turned the other way; a mirrored picture has the spectrum
+    with its rows exchanged and conjugate, but for a shift, which the highest correlation does not see.
+    """
+    window = np.outer(np.hanning(new.shape[1]), np.hanning(new.shape[2]))
+    target, size = _spectra(new, window)
+    upright, mirrored = [], []
+    for angle in _ANGLES:
+        spectra, own = _spectra(_rotated(old, angle), window)
+        total = size * own
+        total[total < 1e-9] = np.inf  # one of the two is of one colour, but for rounding
+        for found, factor in ((upright, spectra.conj()), (mirrored, np.roll(spectra[:, ::-1], 1, axis=1))):
+            found.append(np.fft.irfft2(target * factor).max(axis=(1, 2)) / total)
+    return np.stack(upright), np.stack(mirrored[::-1])
 
 
 def _rotated(pictures: np.ndarray, angle: int) -> np.ndarray:
@@ -188,13 +208,6 @@ def _rotation(height: int, width: int, angle: int) -> Any:
     places = np.concatenate([(top + i) * width + left + j for i in (0, 1) for j in (0, 1)])
     size = height * width
     return sparse.csr_array((weights, (np.tile(np.arange(size), 4), places)), shape=(size, size))
-
-
-def _likeness(target: np.ndarray, size: np.ndarray, pictures: np.ndarray, window: np.ndarray) -> np.ndarray:
-    """Return the highest correlation of each target with its picture, wherever it was moved to."""
-    spectra, own = _spectra(pictures, window)
-    total = size * own
-    return np.fft.irfft2(target * spectra.conj()).max(axis=(1, 2)) / np.where(total > 0, total, np.inf)
 
 
 def _spectra(pictures: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
