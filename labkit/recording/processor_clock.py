@@ -79,8 +79,9 @@ class Sampler(contextlib.AbstractContextManager):
         """End; `samples` and `queued_ns` are there."""
         if self._thread is None:
             return
-        self._end.release()
-        if not self.tree:
+        with contextlib.suppress(RuntimeError):  # released already, where an interrupt has cut this off before
+            self._end.release()
+        if self._thread.is_alive():  # none that counts a tree is
             self._thread.join()
         self._thread = None
         window = time.perf_counter_ns() - self._began

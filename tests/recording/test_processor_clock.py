@@ -139,3 +139,19 @@ def test_leaving_the_block_ends_the_thread_whatever_happens():
         fails()
     assert threading.active_count() == before
     Sampler().stop()
+
+
+def test_an_end_that_is_interrupted_can_be_made_once_more(monkeypatch):
+    before, sampler = threading.active_count(), Sampler()
+
+    def interrupted(thread):
+        raise KeyboardInterrupt
+
+    sampler.start()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            sampler.stop()
+    sampler.stop()
+    assert threading.active_count() == before
+    assert sampler.samples

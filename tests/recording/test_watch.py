@@ -23,6 +23,7 @@ from repeats import again
 from waiting import until
 
 import labkit
+from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import RecordingError
 from labkit.recording.watch import LOOK_S
@@ -293,6 +294,30 @@ def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras
     assert getattr(model.train_function, "__self__", None) is not watch, "the function of Keras is back"
     fit(model, data(tf, 6), watch)
     assert watch.trace.run.steps == 6
+
+
+@pytest.mark.parametrize("by", ["fit", "a loop"])
+def test_an_interrupt_while_a_window_opens_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, by):
+    """There is no window as yet that somebody could end."""
+
+    def interrupted(sampler):
+        start(sampler)
+        raise KeyboardInterrupt
+
+    def train():
+        if by == "fit":
+            fit(network(keras), data(tf, 6), labkit.Watch(steps=3, warmup=1))
+        else:
+            with labkit.watching(steps=3, warmup=1) as step:
+                loop(tf, step)
+
+    start = Sampler.start
+    monkeypatch.setattr(Sampler, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        train()
+    with profiling(tf, tmp_path):
+        assert "labkit processor clock" not in {thread.name for thread in threading.enumerate()}
+    assert kept.traceback
 
 
 def test_the_training_after_one_that_was_left_is_none_of_the_watchs(tf, keras, tmp_path):
