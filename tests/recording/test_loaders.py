@@ -36,6 +36,7 @@ from waiting import until
 
 import labkit
 from labkit.recording.loaders import described, known, rings
+from labkit.recording.loaders.wrapping import Wrapped
 from labkit.recording.processor_clock import scheduled
 from labkit.recording.recorder import RecordingError
 from labkit.timeline.run import LoaderFacts
@@ -210,6 +211,19 @@ def test_what_was_wrapped_is_undone_however_a_recording_ends(paths, rounds):
         with pytest.raises(expected):
             labkit.record(loader, STEP, steps=8, warmup=1)
         assert state() == before
+
+
+def test_an_interrupt_while_it_is_undone_leaves_nothing_wrapped(paths, monkeypatch):
+    def interrupted(wrapped):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.3)  # the main thread takes the signal meanwhile
+        undo(wrapped)
+
+    before, undo = state(), Wrapped.undo
+    monkeypatch.setattr(Wrapped, "undo", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        labkit.record(disk.Batches(paths), STEP, steps=4)
+    assert state() == before
 
 
 def test_names_that_other_modules_have_imported_are_wrapped_too_and_given_back(paths, monkeypatch):

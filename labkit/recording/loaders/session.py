@@ -21,6 +21,7 @@ import numpy as np
 import psutil
 
 from labkit.common.errors import error_text
+from labkit.common.processes import apart
 from labkit.pipelines.structure import is_dataset
 from labkit.recording.loaders import rings
 from labkit.recording.loaders.described import Loader, check_loader
@@ -217,12 +218,15 @@ class LoaderSession(contextlib.AbstractContextManager):
             self.epochs.close()
             self.epochs.loader.give_back()
         finally:
-            self._wrapped.undo()
-            if self._ring is not None:
-                rings.control(self._ring, False)
-                self._ring.close()
-            self._ring = rings.now.ring = None
-            shutil.rmtree(self.folder, ignore_errors=True)
+            apart(self._undo)  # whole: an interrupt would leave some callables wrapped for good
+
+    def _undo(self) -> None:
+        self._wrapped.undo()
+        if self._ring is not None:
+            rings.control(self._ring, False)
+            self._ring.close()
+        self._ring = rings.now.ring = None
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def first(self) -> None:
         """Do nothing: there is nothing to load."""
