@@ -8,6 +8,7 @@ import ipaddress
 import os
 import pickle
 import re
+import secrets
 import shutil
 import signal
 import tempfile
@@ -192,8 +193,9 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def __enter__(self) -> LoaderSession:
         """Wrap, and open the window: threads and workers that begin now are seen to begin."""
-        self.folder = Path(tempfile.mkdtemp(prefix="labkit-loader-"))
+        self.folder = Path(tempfile.gettempdir(), f"labkit-loader-{secrets.token_hex(8)}")
         try:
+            self.folder.mkdir(0o700)
             self.epochs.loader.take_over()
             if self.spans:
                 rings.prepare(self.folder)
@@ -218,7 +220,11 @@ class LoaderSession(contextlib.AbstractContextManager):
             self.epochs.close()
             self.epochs.loader.give_back()
         finally:
-            apart(self._undo)  # whole: an interrupt would leave some callables wrapped for good
+            try:
+                apart(self._undo)  # whole: an interrupt would leave some callables wrapped for good
+            except KeyboardInterrupt:  # it may have come before anything was undone
+                apart(self._undo)
+                raise
 
     def _undo(self) -> None:
         self._wrapped.undo()

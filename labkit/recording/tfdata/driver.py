@@ -11,6 +11,7 @@ import contextlib
 import itertools
 import math
 import os
+import secrets
 import shutil
 import signal
 import sys
@@ -232,18 +233,20 @@ class Session(contextlib.AbstractContextManager):
         RecordingError
             If another session runs; it is left alone.
         """
-        self._folder = tempfile.mkdtemp(prefix="labkit-profile-")
+        self._folder = os.path.join(tempfile.gettempdir(), f"labkit-profile-{secrets.token_hex(8)}")
         try:
-            self._profiler.start(self._folder)
+            os.mkdir(self._folder, 0o700)
             self.running = True
+            self._profiler.start(self._folder)
         except self._errors.AlreadyExistsError as error:
             self._clean()
             raise RecordingError(
                 "a TensorFlow profiler session is already running in this process, and there can be only one; "
                 "end it first (tf.profiler.experimental.stop(), or leave its block)"
             ) from error
-        except BaseException:  # the stop button is noticed when TensorFlow has begun
-            self._end()
+        except BaseException:
+            self.discard()  # the stop button is noticed when TensorFlow has begun
+            self._clean()
             raise
 
     def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
