@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import gzip
 import os
+import secrets
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +24,14 @@ def expanded(what: str, path: str | os.PathLike[str]) -> Path:
         return Path(path).expanduser()
     except RuntimeError:
         raise ValueError(f"{what} is {str(path)!r}, whose ~ is not known here; allowed: a path without ~") from None
+
+
+def new_folder(kind: str) -> Path:
+    """Return the name of a temporary folder, ``labkit-`` and `kind` first, which is not made as yet.
+
+    Who keeps the name before making the folder can remove it, wherever an interrupt comes.
+    """
+    return Path(tempfile.gettempdir(), f"labkit-{kind}-{secrets.token_hex(8)}")
 
 
 @contextlib.contextmanager

@@ -85,17 +85,16 @@ class _Window:
         self._run, self._session, self._sampler = Drive(), session, Sampler(soon=0)
         self._window = ProfilerWindow(self._run, self._session, self._sampler, keep)
         self._most_bytes = 2 * EVENT_BYTES * max_events if profile else math.inf
+        # A guard ends the profile in a thread of its own, and never within a step.
+        self._lock, self._inside, self._ended, self._failed = threading.Lock(), 0, False, None
         try:
             self._window.open(self._most_bytes)
             if profile and keep is None:
                 _leave_out_unseen()
         except BaseException:  # nobody else could end what an interrupt leaves half open
-            session.discard()
-            self._sampler.stop()
+            self.discard()
             raise
         self._cpu_ns, self._next_look, self._full = time.process_time_ns(), 0.0, False
-        # A guard ends the profile in a thread of its own, and never within a step.
-        self._lock, self._inside, self._ended, self._failed = threading.Lock(), 0, False, None
         self.calls: list[tuple[int, int]] = []
         self.waits: list[tuple[int, int]] = []
         self.script: list[tuple[str, int, int]] = []

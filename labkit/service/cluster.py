@@ -5,10 +5,8 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import secrets
 import shutil
 import signal
-import tempfile
 import threading
 import time
 import weakref
@@ -16,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from labkit.common.files import new_folder
 from labkit.common.numbers import one_of, truth, whole
 from labkit.common.processes import NOTICED_S, apart
 from labkit.pipelines.structure import check_dataset, nodes
@@ -377,7 +376,7 @@ class _OwnCluster(Cluster):
     """A cluster of child processes and the thread that looks after them."""
 
     def __init__(self, workers: int, restart: bool, work_dir: Path | None, port: int | None) -> None:
-        self._folder = Path(tempfile.gettempdir(), f"labkit-cluster-{secrets.token_hex(8)}")
+        self._folder = new_folder("cluster")
         self._journal = work_dir or self._folder
         self._fork_server: ForkServer | None = None
         self._refuses = False

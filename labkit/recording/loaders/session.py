@@ -8,10 +8,8 @@ import ipaddress
 import os
 import pickle
 import re
-import secrets
 import shutil
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ import numpy as np
 import psutil
 
 from labkit.common.errors import error_text
+from labkit.common.files import new_folder
 from labkit.common.processes import apart
 from labkit.pipelines.structure import is_dataset
 from labkit.recording.loaders import rings
@@ -193,7 +192,7 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def __enter__(self) -> LoaderSession:
         """Wrap, and open the window: threads and workers that begin now are seen to begin."""
-        self.folder = Path(tempfile.gettempdir(), f"labkit-loader-{secrets.token_hex(8)}")
+        self.folder = new_folder("loader")
         try:
             self.folder.mkdir(0o700)
             self.epochs.loader.take_over()

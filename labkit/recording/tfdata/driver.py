@@ -11,7 +11,6 @@ import contextlib
 import itertools
 import math
 import os
-import secrets
 import shutil
 import signal
 import sys
@@ -30,6 +29,7 @@ import numpy as np
 import psutil
 
 from labkit.common.errors import error_text, os_sentence
+from labkit.common.files import new_folder
 from labkit.recording.processor_clock import Sampler, processor_seconds, tree
 from labkit.recording.tfdata import xplane
 from labkit.recording.work import (
@@ -224,6 +224,7 @@ class Session(contextlib.AbstractContextManager):
         """End the session, if it runs, without a file."""
         if self.running:
             self._end()
+            self._clean()
 
     def start(self) -> None:
         """Start the profiler.
@@ -233,7 +234,7 @@ class Session(contextlib.AbstractContextManager):
         RecordingError
             If another session runs; it is left alone.
         """
-        self._folder = os.path.join(tempfile.gettempdir(), f"labkit-profile-{secrets.token_hex(8)}")
+        self._folder = str(new_folder("profile"))
         try:
             os.mkdir(self._folder, 0o700)
             self.running = True
@@ -245,7 +246,8 @@ class Session(contextlib.AbstractContextManager):
                 "end it first (tf.profiler.experimental.stop(), or leave its block)"
             ) from error
         except BaseException:
-            self.discard()  # the stop button is noticed when TensorFlow has begun
+            if self.running:  # the stop button is noticed when TensorFlow has begun
+                self._end()
             self._clean()
             raise
 
@@ -286,7 +288,6 @@ class Session(contextlib.AbstractContextManager):
     def _end(self) -> None:
         with contextlib.suppress(self._errors.UnavailableError):  # it has ended, or other code has stopped it
             self._profiler.stop(save=False)
-        self._clean()
 
     def _clean(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
