@@ -62,7 +62,7 @@ def walk(out: Path, rounds: int = 5, root: Path | None = None) -> Path:
     RuntimeError
         If a notebook fails; the sentence names it, and what was finished before it stays.
     """
-    from labkit.course import ladder
+    from labcourse import ladder
     from labkit.recording import accelerators
     from labkit.sources import photos
 
@@ -106,7 +106,7 @@ def run(path: Path, result: Path, figures: Path) -> None:
     import nbformat
 
     notebook = nbformat.read(path, as_version=4)
-    # The kernel inherits both; see labkit.views.picture and labkit.course.predictions. A reader who looks at the tour
+    # The kernel inherits both; see labkit.views.picture and labcourse.predictions. A reader who looks at the tour
     # has predicted nothing, and shall not be told later that the measurement has been seen.
     given = {"LABKIT_FIGURES": str(figures), "LABKIT_PREDICTIONS": str(result.parent / "predictions")}
     before = {name: os.environ.get(name) for name in given}
