@@ -70,7 +70,7 @@ def test_the_text_has_the_words_of_the_picture_and_says_where_they_come_from(nam
     assert picture.title in picture.alt
 
 
-@pytest.mark.parametrize("name", sorted(ideas.TABLE))
+@pytest.mark.parametrize("name", sorted(ideas.SIMULATED))
 def test_idle_has_one_colour_that_no_work_has_and_says_how_long_it_is(name):
     from matplotlib.colors import to_hex
 
@@ -84,7 +84,7 @@ def test_idle_has_one_colour_that_no_work_has_and_says_how_long_it_is(name):
                 assert block.words.startswith(f"idle {block.length:.0f} ms")
 
 
-@pytest.mark.parametrize("name", [n for n in sorted(ideas.TABLE) if n not in ("01", "10")])
+@pytest.mark.parametrize("name", [n for n in sorted(ideas.SIMULATED) if n not in ("01", "10")])
 def test_what_comes_later_is_faster(name):
     last = [max(b.start + b.length for lane in g.lanes.values() for b in lane) for g in ideas.sketch(name).groups]
     assert len(last) >= 2
