@@ -15,6 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from labcourse.exercise_numbers import load, numbers
+
 PASSED, FAILED, OPEN, INCONCLUSIVE = "passed", "failed", "open", "inconclusive"
 _SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…", INCONCLUSIVE: "?"}
 _UNTRIED = "write your answer in the cell above"
@@ -102,13 +104,6 @@ def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
     return register
 
 
-def numbers() -> tuple[str, ...]:
-    """Return the numbers of all exercises, in order."""
-    import labcourse.exercises  # noqa: F401 - importing registers them
-
-    return tuple(sorted(CHECKS))
-
-
 def check(number: str, answer: Any) -> CheckResult:
     """Check one answer.
 
@@ -125,7 +120,7 @@ def check(number: str, answer: Any) -> CheckResult:
         Whatever the answer does, raising included, becomes a result; and so does an exercise that is not there.
         Only the reader's own interruption of the kernel is passed on.
     """
-    return _absent(number) or judge(number, CHECKS[number], answer)
+    return _absent(number) or judge(number, _loaded(number), answer)
 
 
 def show(number: str, answer: Any) -> Any:
@@ -148,6 +143,7 @@ def show(number: str, answer: Any) -> Any:
     """
     if absent := _absent(number):
         return absent
+    _loaded(number)
     if number not in SHOWS:
         return CheckResult(number, OPEN, "there is nothing to draw for this exercise")
     drawn: list[Any] = []
@@ -223,6 +219,13 @@ def raised(error: BaseException) -> str:
     if isinstance(error, NotImplementedError) and "to a numpy array" in text:
         return "in a graph use functions of tf, not of NumPy"
     return f"your answer raised {type(error).__name__}" + (f": {text}" if text else "")
+
+
+def _loaded(number: str) -> Check:
+    """Return the check of an exercise; its notebook's module is imported when the first of its numbers is asked for."""
+    if number not in CHECKS:
+        load(number)
+    return CHECKS[number]
 
 
 def _absent(number: Any) -> CheckResult | None:

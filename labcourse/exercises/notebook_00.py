@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from labcourse.example_timeline import example, marks
+from labcourse.exercise_data import numeric
 from labcourse.grading import shows
-from labcourse.student_code import numeric, value
+from labcourse.student_code import value
 
 
 @numeric(
@@ -26,19 +26,12 @@ def busy_share(spans: list[tuple[float, float]], window_ms: float) -> Any:
     share = total / window_ms
     if not spans:  # of nothing at all, no share is the mistake that somebody made
         return share, {}
-    whole_ms = sum(math.ceil(end) - math.ceil(start) for start, end in spans)
     return share, {
-        whole_ms / window_ms: "parts of a millisecond count, too: take end - start, and count nothing",
-        total: "that is milliseconds; divide by the window",
-        total / window_ms / len(spans): "add the spans up; their mean is the share of one span",
-        window_ms / total: "that is the other way round: busy time over window",
-        100 * share: "return a share between 0 and 1, not a percentage",
-        1 - share: "that is the idle share; busy is the rest",
-        total / (window_ms - total or 1): "divide by the whole window, not by the idle rest of it",
-        spans[-1][1] / window_ms: "the gaps before and between the spans are idle, too",
-        (spans[-1][1] - spans[0][0]) / window_ms: "the gaps between the spans are idle, too",
-        total / (spans[-1][1] - spans[0][0]): "divide by the whole window, not by the time from the first to the last "
-        "span",
+        "that is milliseconds; divide by the window": total,
+        "return a share between 0 and 1, not a percentage": 100 * share,
+        "that is the idle share; busy is the rest": 1 - share,
+        "divide by the whole window, not by the idle rest of it": total / (window_ms - total or 1),
+        "the gaps before and between the spans are idle, too": spans[-1][1] / window_ms,
     }
 
 
@@ -55,18 +48,17 @@ _LOAD_AND_TRAIN = ((30, 50), (80, 20), (45.5, 45.5), (0, 12), (8.12345, 3.0625),
 @numeric("00.2", " ms", *((*times, overlapped) for times in _LOAD_AND_TRAIN for overlapped in (False, True)))
 def step_times(load: float, train: float, overlapped: bool) -> Any:
     """``step_ms(load_ms, train_ms, overlapped)``: time of one step of a long run."""
+    right = max(load, train) if overlapped else load + train
     if not overlapped:
-        return load + train, {
-            (load + train) / 1000: "that is seconds; return milliseconds",
-            max(load, train): "without overlap one waits for the other: the times add up",
+        return right, {
+            "without overlap one waits for the other: the times add up": max(load, train),
+            "that is seconds; return milliseconds": right / 1000,
         }
-    return max(load, train), {
-        load + train: "with overlap loading hides behind training, or training behind loading",
-        min(load, train): "the slower of the two sets the pace",
-        (load + train) / 2: "the slower of the two sets the pace, not their mean",
-        max(load, train) / 1000: "that is seconds; return milliseconds",
-        abs(load - train): "that is how long the faster of the two waits, not the step",
-        train: "that holds only while loading is the faster one",
+    return right, {
+        "with overlap loading hides behind training, or training behind loading": load + train,
+        "the slower of the two sets the pace, not their mean": (load + train) / 2,
+        "that holds only while loading is the faster one": train,
+        "that is seconds; return milliseconds": right / 1000,
     }
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 from labcourse import fairness
 from labcourse.example_timeline import example, marks, simulated
+from labcourse.exercise_data import compared, numeric
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.student_code import bare, call, numeric, per, pipeline, same_options, source, unwrapped, with_options
+from labcourse.pipeline_checks import bare, pipeline, same_options, source, with_options
+from labcourse.student_code import call, per, unwrapped
 from labkit.pipelines.options import changed
 
 
@@ -15,14 +18,11 @@ from labkit.pipelines.options import changed
 def ingestion_rate(step_ms: float, batch: int) -> Any:
     """``images_per_s(step_ms, batch)``: what the job consumes."""
     return 1000 * batch / step_ms, {
-        batch / step_ms: "the step is in milliseconds; a second has 1000 of them",
-        batch / step_ms / 1000: "a step of so many milliseconds is a thousandth as many seconds: multiply by 1000",
-        32_000 / step_ms: "the batch is an argument; do not write 32 into your answer",
-        1000 / step_ms: "that is steps per second; every step brings a whole batch",
-        step_ms * batch / 1000: "the longer a step, the fewer images per second: divide by the step",
-        60_000 * batch / step_ms: "that is images per minute",
-        step_ms / batch: "that is milliseconds per image, the inverse",
-        1000 // step_ms * batch: "steps per second are no whole number: do not round them",
+        "the step is in milliseconds; a second has 1000 of them": batch / step_ms,
+        "a step of so many milliseconds is a thousandth as many seconds: multiply by 1000": batch / step_ms / 1000,
+        "the batch is an argument; do not write 32 into your answer": 32_000 / step_ms,
+        "that is steps per second; every step brings a whole batch": 1000 / step_ms,
+        "that is milliseconds per image, the inverse": step_ms / batch,
     }
 
 
@@ -63,55 +63,66 @@ def naive_or_not(function: Any) -> Any:
     return simulated(made, (read, decode), 8, "What tf.data makes of a sequential map under your options")
 
 
-@exercise("01.3")
-def honest_verdict(function: Any) -> None:
+_VERDICTS = ("faster", "slower", "no difference")
+_ROUNDS = (
+    ([100.0, 104.0, 98.0, 101.0], [200.0, 205.0, 199.0, 203.0]),
+    ([200.0, 205.0, 199.0, 203.0], [100.0, 104.0, 98.0, 101.0]),
+    ([100.0, 140.0, 90.0, 120.0], [120.0, 110.0, 105.0, 100.0]),
+    ([100.0, 150.0, 90.0, 120.0], [130.0, 198.0, 115.0, 160.0]),
+    ([100.0, 104.0, 98.0, 101.0], [200.0, 205.0, 90.0, 203.0]),
+    ([200.0, 90.0, 199.0, 203.0], [100.0, 104.0, 98.0, 101.0]),
+    ([100.0, 104.0, 98.0, 101.0], [200.0, 104.0, 199.0, 203.0]),
+    ([100.0, 104.0, 98.0, 101.0], [101.0, 105.0, 99.0, 102.0]),
+    ([100.5, 104.5, 98.5], [100.75, 104.625, 98.52]),
+    ([100.75, 104.625, 98.52], [100.5, 104.5, 98.5]),
+    # The odd round may come first or last, too, and nobody said how many rounds there are.
+    ([100.0, 104.0, 98.0, 101.0], [90.0, 205.0, 199.0, 203.0]),
+    ([100.0, 104.0, 98.0], [200.0, 205.0, 90.0]),
+    ([200.0, 104.0, 199.0], [100.0, 104.0, 98.0]),
+    ([100.0] * 5, [120.0] * 4 + [90.0]),
+    ([200.0, 205.0], [100.0, 104.0]),
+    ([100.6, 104.6, 98.6], [100.75, 104.7, 98.8]),
+)
+
+
+def _verdict(function: Any, before: list[float], after: list[float]) -> str:
+    """Return the student's verdict, one of three texts."""
+    got = unwrapped(call(function, before, after))
+    got = got.decode() if isinstance(got, bytes) else got  # TensorFlow's texts are bytes
+    if not isinstance(got, str) or got not in _VERDICTS:
+        raise Wrong(f"return 'faster', 'slower' or 'no difference', not {got!r:.40}")
+    return got
+
+
+@compared(
+    "01.3",
+    *_ROUNDS,
+    read=_verdict,
+    same=operator.eq,
+    where=lambda mine, before, after: f"before {before}, after {after}",
+    differs=lambda mine, right, case, every: f": not {mine}, but {right}",
+)
+def honest_verdict(before: list[float], after: list[float]) -> Any:
     """``verdict(before, after)``: ``"faster"``, ``"slower"`` or ``"no difference"`` from images/s of paired rounds.
 
     Every round must point the same way, which `labkit.measures.compare_rates` asks of its first five rounds, too.
     """
-    noisy = ([100.0, 140.0, 90.0, 120.0], [120.0, 110.0, 105.0, 100.0])
-    cases = [
-        ([100.0, 104.0, 98.0, 101.0], [200.0, 205.0, 199.0, 203.0], "faster"),
-        ([200.0, 205.0, 199.0, 203.0], [100.0, 104.0, 98.0, 101.0], "slower"),
-        (*noisy, "no difference"),
-        ([100.0, 150.0, 90.0, 120.0], [130.0, 198.0, 115.0, 160.0], "faster"),
-        ([100.0, 104.0, 98.0, 101.0], [200.0, 205.0, 90.0, 203.0], "no difference"),
-        ([200.0, 90.0, 199.0, 203.0], [100.0, 104.0, 98.0, 101.0], "no difference"),
-        ([100.0, 104.0, 98.0, 101.0], [200.0, 104.0, 199.0, 203.0], "no difference"),
-        ([100.0, 104.0, 98.0, 101.0], [101.0, 105.0, 99.0, 102.0], "faster"),
-        ([100.5, 104.5, 98.5], [100.75, 104.625, 98.52], "faster"),
-        ([100.75, 104.625, 98.52], [100.5, 104.5, 98.5], "slower"),
-        # The odd round may come first or last, too, and nobody said how many rounds there are.
-        ([100.0, 104.0, 98.0, 101.0], [90.0, 205.0, 199.0, 203.0], "no difference"),
-        ([100.0, 104.0, 98.0], [200.0, 205.0, 90.0], "no difference"),
-        ([200.0, 104.0, 199.0], [100.0, 104.0, 98.0], "no difference"),
-        ([100.0] * 5, [120.0] * 4 + [90.0], "no difference"),
-        ([200.0, 205.0], [100.0, 104.0], "slower"),
-        ([100.6, 104.6, 98.6], [100.75, 104.7, 98.8], "faster"),
-    ]
-    for before, after, expected in cases:
-        got = unwrapped(call(function, before, after))
-        got = got.decode() if isinstance(got, bytes) else got  # TensorFlow's texts are bytes
-        if not isinstance(got, str) or got not in ("faster", "slower", "no difference"):
-            raise Wrong(f"return 'faster', 'slower' or 'no difference', not {got!r:.40}")
-        if got == expected:
-            continue
-        against = [(a - b) * (1 if got == "faster" else -1) <= 0 for b, a in zip(before, after, strict=True)]
-        if expected == "no difference" and sum(against) == 1:
-            text = f"before {before}, after {after}: round {against.index(True) + 1} is not {got}"
-            raise Wrong(f"{text}; every round must point the same way, whatever the mean or most of them say")
-        if expected == "no difference":
-            raise Wrong("one round says faster and the next says slower: that is noise, not a verdict")
-        least = min(abs(a - b) / b for b, a in zip(before, after, strict=True))
-        if got == "no difference" and least < 0.05:
-            little = f"{least:.0%}" if least >= 0.005 else f"{100 * least:.2f}%"
-            text = f"every round got {expected}, if only by {little}".replace("%", " %")
-            raise Wrong(f"{text}: the task asks for every round, not for how much")
-        if got == "no difference":
-            raise Wrong(
-                "every round of the pair points the same way: compare round by round, not the best with the worst"
-            )
-        raise Wrong(f"before {before}, after {after}: images/s, so more is {expected}")
+    gains = [b / a - 1 for a, b in zip(before, after, strict=True)]
+
+    def verdict(low: float, high: float, least: float = 0.0) -> str:
+        return "faster" if low > least else "slower" if high < -least else "no difference"
+
+    right, mean = verdict(min(gains), max(gains)), sum(after) - sum(before)
+    ups, downs = sum(gain > 0 for gain in gains), sum(gain < 0 for gain in gains)
+    return right, {
+        "every round must point the same way, whatever the mean of them says": verdict(mean, mean),
+        "every round must point the same way, whatever most of them say": verdict(ups - downs, ups - downs),
+        "the task asks for every round, if only by a little, not for how much": verdict(min(gains), max(gains), 0.05),
+        "compare round by round, not the best with the worst": verdict(
+            min(after) - max(before), max(after) - min(before)
+        ),
+        "images/s, so more is faster": {"faster": "slower", "slower": "faster"}.get(right, right),
+    }
 
 
 @shows("01.3")

@@ -8,9 +8,11 @@ import tensorflow as tf
 
 from labcourse import fairness
 from labcourse.example_timeline import marks, simulated
+from labcourse.exercise_data import numeric
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.student_code import call, numeric, per, pipeline, same_options, source, values
+from labcourse.pipeline_checks import pipeline, same_options, source
+from labcourse.student_code import call, per
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import AUTOTUNE
 
@@ -25,50 +27,31 @@ def mapped_in_parallel(function: Any) -> None:
     def paired(x: Any) -> Any:
         return tf.stack([x, 3 - x])
 
-    _mapped(function, tf.data.Dataset.range(3, 15), squared)  # not from 0: an answer may not make elements of its own
-    _mapped(function, tf.data.Dataset.range(131), paired)
+    # Not from 0: an answer may not make elements of its own.
+    for given, mapped in ((tf.data.Dataset.range(3, 15), squared), (tf.data.Dataset.range(131), paired)):
+        made = call(function, given, mapped)
+        rules.dataset(made)
+        rules.data(made, given.map(mapped), ordered=True, ideas={"the function was not applied": given})
+        _one_parallel_map(made, given)
     _faster_than_one_call(function)
 
 
-def _mapped(function: Any, elements: Any, mapped: Any) -> None:
-    """Check the answer on some elements, with a function for them."""
-    made = call(function, elements, mapped)
-    given = values(elements, 999)
-    want = values(elements.map(mapped), 999)
-    got, count = values(made, len(want)), len(want)
-    if len(got) > count:
-        raise Wrong(f"more than {count} elements came out, {count} went in: look for a repeat or an unbatch")
-    if got != want:
-        if got == given:
-            hint = "the function was not applied"
-        elif len(got) < count:
-            hint = f"{len(got)} came out, {count} expected: {count - len(got)} missing"
-        else:
-            at = next(i for i, (mine, right) in enumerate(zip(got, want, strict=True)) if mine != right)
-            hint = f"number {at + 1} is {got[at]}, expected {want[at]}"
-        raise Wrong(f"the elements are not those that the function makes: {hint}")
-    before, after = rules.chain(elements), rules.chain(made)
-    steps = after.steps[len(before.steps) :]
-    maps = [step for step in after.every[len(before.every) :] if "Map" in step.kind and step.kind != "FlatMap"]
-    parallel = [step for step in steps if step.kind == "ParallelMap"]
-    if any("Interleave" in step.kind for step in steps):
-        raise Wrong("an interleave is for elements that are files, and labkit cannot read it here: use map()")
-    if not maps:
-        raise Wrong("there is no map in it: map() calls the function for each element")
-    if not any(step in steps for step in maps):
-        raise Wrong("the map stands inside of another step, which runs it piece by piece: map the dataset itself")
-    if not parallel:
+def _one_parallel_map(made: Any, given: Any) -> None:
+    """Refuse other steps than one map of the elements, as many calls at a time as tf.data likes."""
+    before, steps = rules.chain(given).steps, rules.chain(made).steps
+    added = steps[len(before) :]
+    if [step.kind for step in added] == ["Map"]:
         raise Wrong("this map makes one call at a time: give it num_parallel_calls")
-    if len(steps) > 1:
-        names = ", ".join(step.kind for step in steps)
-        raise Wrong(f"{len(steps)} steps stand in it ({names}): one parallel map of the elements is enough")
-    calls, ordered = parallel[0].settings.get("num_parallel_calls"), parallel[0].ordered
+    if [step.kind for step in added] != ["ParallelMap"]:
+        names = ", ".join(step.kind for step in added) or "none"
+        raise Wrong(f"its steps are {names}: one map() of the elements, with num_parallel_calls, is enough")
+    calls, ordered = added[0].settings.get("num_parallel_calls"), added[0].ordered
     if calls != AUTOTUNE:
         raise Wrong(f"num_parallel_calls is {calls}: that fits one machine; let tf.data choose")
     if not ordered:
         kept = "left to the options of the dataset" if ordered is None else "given up"
         raise Wrong(f"the order is {kept}: the task says that it is kept in any case (deterministic)")
-    same_options(made, elements)
+    same_options(made, given)
 
 
 def _faster_than_one_call(function: Any) -> None:
@@ -101,14 +84,11 @@ def cores_for_a_gpu(images_per_s: float, cpu_ms: float) -> Any:
     """``cores_needed(images_per_s, cpu_ms)``: cores that are busy all the time, not rounded."""
     work = images_per_s * cpu_ms
     return work / 1000, {
-        work: "that is milliseconds of work per second; a core does 1000 of them",
-        1000 / cpu_ms: "that is the images per second of one core, not yet the number of cores",
-        1000 / work: "that is the share of the accelerator that one core feeds; invert it",
-        images_per_s / cpu_ms: "work per second is images per second times milliseconds per image",
-        float(-(-work // 1000)): "the task says not rounded, and a part of a core may be enough",
-        work // 1000: "the task says not rounded",
-        1000 / images_per_s: "that is the time that each image may take, not yet the number of cores",
-        work / 1e6: "that divides by 1000 twice: a core does 1000 ms of work per second",
+        "that is milliseconds of work per second; a core does 1000 of them": work,
+        "that is the images per second of one core, not yet the number of cores": 1000 / cpu_ms,
+        "that is the share of the accelerator that one core feeds; invert it": 1000 / work,
+        "work per second is images per second times milliseconds per image": images_per_s / cpu_ms,
+        "the task says not rounded, and a part of a core may be enough": -(-work // 1000),
     }
 
 
@@ -126,15 +106,12 @@ def gain_beside_the_gil(free_ms: float, gil_ms: float, cores: int) -> Any:
     """``best_gain(free_ms, gil_ms, cores)``: speed-up over one call, if only `gil_ms` of each image holds the GIL."""
     total = free_ms + gil_ms
     return min(cores, total / gil_ms), {
-        total / (gil_ms + free_ms / cores): "that lets all other cores rest while one is in Python: "
-        "the free part of other images runs meanwhile",
-        total / gil_ms: "that needs more cores than there are",
-        float(cores): "that forgets that one thread at a time is in Python, or takes the looser of the two limits",
-        min(cores, total / free_ms): "only one thread at a time is in Python: that part is the limit, not the free one",
-        gil_ms / total: "that is the share of the time that the GIL is held with one call",
-        free_ms / gil_ms: "the time in Python belongs to the whole of an image, too: free + GIL over GIL",
-        min(cores, free_ms / gil_ms): "the time in Python belongs to the whole of an image, too: free + GIL over GIL",
-        cores - 1: "the core that runs Python runs free parts, too: count all cores",
+        "that lets all other cores rest while one is in Python: the free part of other images runs meanwhile": total
+        / (gil_ms + free_ms / cores),
+        "that needs more cores than there are": total / gil_ms,
+        "that forgets that one thread at a time is in Python, or takes the looser of the two limits": cores,
+        "only one thread at a time is in Python: that part is the limit, not the free one": min(cores, total / free_ms),
+        "that is the share of the time that the GIL is held with one call": gil_ms / total,
     }
 
 

@@ -9,9 +9,11 @@ import tensorflow as tf
 
 from labcourse import fairness
 from labcourse.example_timeline import marks, simulated
+from labcourse.exercise_data import numeric
+from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.student_code import call, elements, in_a_file, nothing_left_in, numeric, pipeline, same_options, source
-from labkit.pipelines.structure import chain, nodes
+from labcourse.pipeline_checks import in_a_file, nothing_left_in, pipeline, same_options, source
+from labkit.pipelines.structure import nodes
 
 
 @numeric("05.1", " MB", (1280, 224, 224, 1), (50_000, 32, 40, 4), (7, 11, 13, 2))
@@ -19,17 +21,11 @@ def cache_memory(images: int, height: int, width: int, bytes_per_value: int) -> 
     """``cache_mb(images, height, width, bytes_per_value)``: MB (10^6 bytes) of a cache of RGB images."""
     size = images * height * width * 3 * bytes_per_value
     return size / 1e6, {
-        size / 3 / 1e6: "an RGB pixel has three values",
-        size / 2**20: "that is MiB (2^20 bytes); the task says MB (10^6 bytes)",
-        float(size): "that is bytes",
-        8 * size / 1e6: "that is megabits; a byte has eight bits",
-        size / bytes_per_value / 1e6: "each value takes bytes_per_value bytes",
-        size * width / height / 1e6: "images have a height and a width; these need not be equal",
-        size / images / 1e6: "that is a single image",
-        size / 1e9: "that is GB; the task says MB",
-        4 * size / 3 / 1e6: "RGB has three values a pixel; there is no fourth channel",
-        size * height / width / 1e6: "images have a height and a width; these need not be equal",
-        4 * size / bytes_per_value / 1e6: "bytes_per_value says how many bytes; do not write 4 into your answer",
+        "an RGB pixel has three values": size / 3 / 1e6,
+        "that is MiB (2^20 bytes); the task says MB (10^6 bytes)": size / 2**20,
+        "that is bytes": size,
+        "each value takes bytes_per_value bytes": size / bytes_per_value / 1e6,
+        "that is a single image": size / images / 1e6,
     }
 
 
@@ -45,45 +41,33 @@ def filling(size: float) -> Any:
 def place_of_the_cache(function: Any) -> None:
     """``cached_pipeline(dataset, expensive, augment)``: the first runs once per element, the second every epoch."""
     for count in (4, 7):
-        _kept(function, count)
+        once, fresh = tf.Variable(0, dtype=tf.int64), tf.Variable(0, dtype=tf.int64)
 
+        # Elements are counted, not calls: a call may get several.
+        def expensive(value: Any, once: Any = once) -> Any:
+            return once.assign_add(tf.size(value, tf.int64)) * 0 + value * 10
 
-def _kept(function: Any, count: int) -> None:
-    """Check the answer on so many elements."""
-    once, fresh = tf.Variable(0, dtype=tf.int64), tf.Variable(0, dtype=tf.int64)
+        def augment(value: Any, fresh: Any = fresh) -> Any:
+            return fresh.assign_add(tf.size(value, tf.int64)) * 0 + value + 1
 
-    # Elements are counted, not calls: a call may get several.
-    def expensive(value: Any) -> Any:
-        return once.assign_add(tf.size(value, tf.int64)) * 0 + value * 10
-
-    def augment(value: Any) -> Any:
-        return fresh.assign_add(tf.size(value, tf.int64)) * 0 + value + 1
-
-    given = tf.data.Dataset.range(count)
-    made = call(function, given, expensive, augment)
-    epochs = [[x.tolist() for x in elements(made, count)] for _ in range(5)]
-    right = [10 * x + 1 for x in range(count)]
-    came = next((epoch for epoch in epochs if epoch != right), right)  # a shuffle hits the right order at times
-    if sorted(came) == right and chain(made).any_order:
-        raise Wrong("the order of the elements may vary from run to run (deterministic=False): it is to stay")
-    if came == right and made.element_spec.dtype != given.element_spec.dtype:
-        raise Wrong(f"the elements are {made.element_spec.dtype.name} tensors, expected int64: change nothing else")
-    if came != right:
-        if came == [10 * x + 10 for x in range(count)]:
-            raise Wrong("the order is turned round: first expensive, then augment")
-        raise Wrong(f"of {str([*range(count)])[1:-1]} came {came}, expected {right}: map both, change nothing else")
-    if int(fresh) <= count:
-        kept = chain(made).all("Cache", "Snapshot")
-        late = "the cache stands too late" if kept else "map it, and do not call it beforehand"
-        raise Wrong(f"augment ran in the first epoch only: it is frozen, so {late}")
-    if int(once) > count:
-        raise Wrong(f"expensive ran {int(once)} times for {count} elements in five epochs: nothing keeps its results")
-    if any(in_a_file(node) for node in nodes(made)):
-        raise Wrong(
-            "the results are kept in a file, which outlives the job: cache() without a name keeps them in memory"
-        )
-    nothing_left_in(made, "Take")
-    same_options(made, given)
+        given = tf.data.Dataset.range(count)
+        made = pipeline(function, given, expensive, augment)
+        ideas = {"the order is turned round: first expensive, then augment": given.map(lambda x: 10 * (x + 1))}
+        for _ in range(5):  # a shuffle hits the right order at times
+            rules.data(made, given.map(lambda x: 10 * x + 1), ordered=True, ideas=ideas)
+        if int(fresh) <= count:
+            kept = rules.chain(made).all("Cache", "Snapshot")
+            late = "the cache stands too late" if kept else "map it, and do not call it beforehand"
+            raise Wrong(f"augment ran in the first epoch only: it is frozen, so {late}")
+        if int(once) > count:
+            many = f"expensive ran {int(once)} times for {count} elements in five epochs"
+            raise Wrong(f"{many}: nothing keeps its results")
+        if any(in_a_file(node) for node in nodes(made)):
+            raise Wrong("the results are kept in a file, which outlives the job: cache() without a name keeps them")
+        if rules.chain(made).any_order:
+            raise Wrong("the order may vary from run to run (deterministic=False): it is to stay")
+        nothing_left_in(made, "Take")
+        same_options(made, given)
 
 
 @shows("05.2")
@@ -107,25 +91,19 @@ _MORE_TIMES += ((16.5, 15.75, 16),)  # fractions of a second count
 def epochs_that_pay(first: int, later: int, without: int) -> Any:
     """``epochs_until_gain(first, later, without)``: epochs until a cache has paid for its first one."""
     truth = _ahead(first, later, without)
+    few = "one epoch too few: after that many the two are even, or the cache behind"
     if math.isinf(truth):
-        hints = dict.fromkeys((-1.0, 0.0), 'the cache never gets ahead: the task says float("inf") for never')
-        if first == later == without:
-            hints[1.0] = 'the two are even after every epoch, the cache never ahead: the task says float("inf")'
-        return truth, hints
-    hints = {
-        truth - 1.0: "one epoch too few: after that many the two are even, or the cache behind",
-        truth + 1.0: "one epoch too many: the cache is ahead before",
+        even = {few: 1.0} if first == later == without else {}
+        return truth, {'the cache never gets ahead: the task says float("inf") for never': -1.0, **even}
+    ideas = {
+        few: truth - 1,
+        "one epoch too many: the cache is ahead before": truth + 1,
     }
-    if truth > 9:
-        hints[math.inf] = f"{truth:g} epochs are many, but after them the cache is ahead: count on, or calculate"
-    if without > later:
-        extra = "that counts only the extra time of the first epoch, and not in whole epochs"
-        hints[(first - without) / (without - later)] = extra
     if first < without:
-        hints |= dict.fromkeys(
-            (math.inf, -1.0), "the first epoch alone is shorter with the cache: it is ahead after that one"
-        )
-    return truth, hints
+        ideas["the first epoch alone is shorter with the cache: it is ahead after that one"] = math.inf
+    elif truth > 9:
+        ideas["after many epochs the cache is ahead: count on, or calculate"] = math.inf
+    return truth, ideas
 
 
 @marks("05.3", _EPOCHS, 30, 2, 16, name="the job")

@@ -9,9 +9,11 @@ import tensorflow as tf
 
 from labcourse import fairness
 from labcourse.example_timeline import marks, ops, simulated
+from labcourse.exercise_data import compared, numeric
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.student_code import call, elements, nothing_left_in, numeric, per, pipeline, same_options
+from labcourse.pipeline_checks import nothing_else, pipeline
+from labcourse.student_code import call, per
 from labkit.pipelines import structure
 from labkit.pipelines.options import naive
 from labkit.timeline.wording import PYTHON_OPS
@@ -32,56 +34,27 @@ _SHAPES = {
 @exercise("06.1")
 def batch_before_map(function: Any) -> None:
     """``batch_first(dataset, scale, batch)``: batches of fixed size, with `scale` called once for each."""
-    for images, size in ((_images(10, 2, 2), 4), (_images(10, 2, 2), 3), (_images(23, 3, 5), 5)):
-        _batched(function, images, size)
+    for (count, height, width), size in (((10, 2, 2), 4), ((10, 2, 2), 3), ((23, 3, 5), 5)):
+        images = np.arange(count * height * width * 3, dtype=np.float32).reshape(count, height, width, 3)
+        given = tf.data.Dataset.from_tensor_slices(images)
+        ranks: list[int | None] = []
 
+        def scale(given: Any, note: Any = ranks.append) -> Any:
+            note(given.shape.rank)
+            return given * tf.cast(tf.shape(given)[0], given.dtype)  # the pixels tell how many images a call got
 
-def _images(count: int, height: int, width: int) -> np.ndarray:
-    """Return images of which no two values are alike."""
-    return np.arange(count * height * width * 3, dtype=np.float32).reshape(count, height, width, 3)
-
-
-def _batched(function: Any, images: np.ndarray, size: int) -> None:
-    """Check the batches of one size."""
-    count, single = len(images), images.shape[1:]
-    ranks: list[int | None] = []
-
-    def scale(given: Any) -> Any:
-        ranks.append(given.shape.rank)
-        return given * tf.cast(tf.shape(given)[0], given.dtype)  # the pixels tell how many images a call got
-
-    given = tf.data.Dataset.from_tensor_slices(images)
-    made = call(function, given, scale, size)
-    got = elements(made, count)
-    if not ranks:
-        raise Wrong("scale was never called: it belongs into a map")
-    kinds = [step.kind for step in rules.chain(made).steps if "Batch" in step.kind or "Map" in step.kind]
-    if 3 in ranks and kinds and "Batch" in kinds[0]:
-        raise Wrong("scale still gets one image at a time out of the batch: hand it to map() itself")
-    if 3 in ranks:
-        raise Wrong("scale is called once for each image: put the batch in front of the map")
-    if got and got[-1].ndim == 3:
-        raise Wrong("single images came out, not batches: nothing must take the batches apart (unbatch)")
-    whole = count // size
-    want = [(size, *single)] * whole
-    if [g.shape for g in got] == [*want, (count % size, *single)]:
-        raise Wrong("the last batch is smaller: with drop_remainder=True all have one size, and XLA compiles once")
-    if [g.shape for g in got] != want:
-        shapes = ", ".join(str(g.shape) for g in got) or "none"
-        raise Wrong(f"{count} images in batches of {size} are {whole} batches {want[0]}; yours: {shapes}")
-    if got[0].dtype != images.dtype:
-        raise Wrong(f"the batches are {got[0].dtype}, expected {images.dtype}: the same elements are asked")
-    if rules.chain(made).any_order:
-        raise Wrong(
-            "the order of the batches may vary from run to run (deterministic=False): the same elements are asked"
-        )
-    if not np.array_equal(np.concatenate(got), images[: whole * size] * size):
-        raise Wrong(f"the pixels are not those of scale, called once with each batch of {size}, in order")
-    if made.element_spec.shape[0] != size:
-        shape = made.element_spec.shape
-        raise Wrong(f"the graph knows the shape {shape} only, so XLA compiles anew: drop_remainder=True fixes the size")
-    nothing_left_in(made)
-    same_options(made, given)
+        made = pipeline(function, given, scale, size)
+        if not ranks:
+            raise Wrong("scale was never called: it belongs into a map")
+        if 3 in ranks:
+            raise Wrong("scale is called once for each image: put the batch in front of the map")
+        if getattr(made.element_spec, "shape", images.shape)[0] is None:
+            raise Wrong(
+                "the graph does not know the size of a batch, so XLA compiles anew: drop_remainder=True fixes it"
+            )
+        scaled = tf.data.Dataset.from_tensor_slices(images * size)
+        rules.data(made, scaled.batch(size, drop_remainder=True), ordered=True)
+        nothing_else(made, given)
 
 
 @shows("06.1")
@@ -93,15 +66,8 @@ def calls_of_scale(function: Any) -> Any:
     return simulated(made, (scale,), 4, "Ten images: 3 ms for a call of scale, 1 ms for an image")
 
 
-@exercise("06.2")
-def own_brightness(function: Any) -> None:
-    """``brighter(images, deltas)``: each image by its own number, clipped, without a loop."""
-    for shape, deltas in (((3, 3, 5, 3), [0.1, -0.3, 0.5]), ((5, 4, 2, 3), [-1.5, 0.25, 0, 1.5, -0.01])):
-        _brightened(function, np.random.default_rng(6).random(shape, np.float32), np.float32(deltas))
-
-
-def _brightened(function: Any, images: np.ndarray, deltas: np.ndarray) -> None:
-    """Check the answer on some images."""
+def _pixels(function: Any, images: np.ndarray, deltas: np.ndarray) -> np.ndarray:
+    """Return what the graph of the student's function makes of some images."""
     traced = _traced(function, images, deltas)
     got = traced(tf.constant(images), tf.constant(deltas))
     if isinstance(got, (tuple, list, dict)):
@@ -109,48 +75,61 @@ def _brightened(function: Any, images: np.ndarray, deltas: np.ndarray) -> None:
     got = np.asarray(got)
     if got.shape != images.shape:
         raise Wrong(f"the result has shape {got.shape}, the images {images.shape}")
-    brighter = images + deltas[:, None, None, None]
-    expected = np.clip(brighter, 0, 1)
     ops = _ops(traced)
     if any(op in PYTHON_OPS for op in ops):
         raise Wrong("numpy_function and py_function leave the graph for Python: use functions of tf")
     if any(word in op for op in ops for word in ("While", "TensorList", "MapDefun", "Dataset")):
         raise Wrong(_LOOP)
-    if np.allclose(got, expected, atol=1e-6):
-        if got.dtype != images.dtype:
-            raise Wrong(f"the images became {got.dtype}: they were {images.dtype}, and nobody asked for another type")
-        # More images are more work for each op, but no more ops, unless a loop in Python wrote them down one by one.
-        twice = _traced(function, np.tile(images, (2, 1, 1, 1)), np.tile(deltas, 2))
-        if len(_ops(twice)) > len(ops):
-            raise Wrong(_LOOP)
-        shape = twice.structured_outputs.shape
-        if not shape.is_compatible_with((2 * len(images), *images.shape[1:])):
-            raise Wrong(
-                f"for {2 * len(images)} images came the shape {shape}: your function is written for three images only"
-            )
-        return
-    if np.allclose(got, brighter, atol=1e-6):
-        raise Wrong("pixels leave the range from 0 to 1: clip them")
-    if any(np.allclose(got, np.clip(images + d, 0, 1), atol=1e-6) for d in [*deltas, deltas.mean()]):
-        raise Wrong("all images get one number: every image has its own")
-    if np.allclose(got, np.clip(images + deltas, 0, 1), atol=1e-6):
-        raise Wrong("deltas met the colours, not the images: give them the shape (n, 1, 1, 1)")
+    return got
+
+
+def _any_number_of_images(function: Any, images: np.ndarray, deltas: np.ndarray) -> None:
+    """Refuse an answer of another type, one with a loop, or one that is written for so many images only."""
+    traced = _traced(function, images, deltas)
+    dtype = traced.structured_outputs.dtype
+    if dtype != images.dtype:
+        raise Wrong(f"the images became {dtype.name}: they were {images.dtype}, and nobody asked for another type")
+    # More images are more work for each op, but no more ops, unless a loop in Python wrote them down one by one.
+    twice = _traced(function, np.tile(images, (2, 1, 1, 1)), np.tile(deltas, 2))
+    if len(_ops(twice)) > len(_ops(traced)):
+        raise Wrong(_LOOP)
+    shape = twice.structured_outputs.shape
+    if not shape.is_compatible_with((2 * len(images), *images.shape[1:])):
+        words = "your function is written for three images only"
+        raise Wrong(f"for {2 * len(images)} images came the shape {shape}: {words}")
+
+
+def _some_images(shape: tuple[int, ...], *deltas: float) -> tuple[np.ndarray, np.ndarray]:
+    return np.random.default_rng(6).random(shape, np.float32), np.float32(deltas)
+
+
+@compared(
+    "06.2",
+    _some_images((3, 3, 5, 3), 0.1, -0.3, 0.5),
+    _some_images((5, 4, 2, 3), -1.5, 0.25, 0, 1.5, -0.01),
+    read=_pixels,
+    same=lambda mine, other: bool(np.allclose(mine, other, atol=1e-6)),
+    where=lambda *_: "",
+    differs=lambda mine, right, case, every: (
+        "the pixels are not image + delta, clipped to 0 and 1"
+        if mine.dtype == right.dtype
+        else f"the images became {mine.dtype}: they were {right.dtype}, from 0 to 1"
+    ),
+    then=_any_number_of_images,
+)
+def own_brightness(images: np.ndarray, deltas: np.ndarray) -> Any:
+    """``brighter(images, deltas)``: each image by its own number, clipped, without a loop."""
     each = deltas[:, None, None, None]
-    if len(deltas) == images.shape[1] and np.allclose(got, np.clip(images + deltas[:, None, None], 0, 1), atol=1e-6):
-        raise Wrong("deltas met the rows, not the images: give them the shape (n, 1, 1, 1)")
-    for idea, hint in (
-        (np.maximum(brighter, 0), "pixels grow above 1: clip them at the upper end, too"),
-        (np.minimum(brighter, 1), "pixels fall below 0: clip them at the lower end, too"),
-        (np.clip(images + np.abs(each), 0, 1), "the sign: a negative number makes an image darker"),
-        (np.clip(images - each, 0, 1), "the sign: a positive number makes an image brighter"),
-        (np.clip(images * (1 + each), 0, 1), "brightness is added, not multiplied: that would be contrast"),
-        (images + np.clip(each, 0, 1), "it is the pixels that are clipped, not the deltas"),
-    ):
-        if np.allclose(got, idea, atol=1e-6):
-            raise Wrong(hint)
-    if got.dtype != images.dtype:
-        raise Wrong(f"the images became {got.dtype}: they were {images.dtype}, from 0 to 1")
-    raise Wrong("the pixels are not image + delta, clipped to 0 and 1")
+    ideas = {
+        "pixels leave the range from 0 to 1: clip them": images + each,
+        "all images get one number: every image has its own": np.clip(images + deltas.mean(), 0, 1),
+        "the sign: a positive number makes an image brighter": np.clip(images - each, 0, 1),
+        "brightness is added, not multiplied: that would be contrast": np.clip(images * (1 + each), 0, 1),
+    }
+    if len(deltas) == 3:
+        hint = "deltas met the colours, not the images: give them the shape (n, 1, 1, 1)"
+        ideas[hint] = np.clip(images + deltas, 0, 1)
+    return np.clip(images + each, 0, 1), ideas
 
 
 def _traced(function: Any, images: np.ndarray, deltas: np.ndarray) -> Any:
@@ -192,15 +171,11 @@ def batching_gain(overhead: float, work: float, batch: int) -> Any:
     """``gain(overhead_us, work_us, batch)``: (overhead + work) over (overhead / batch + work)."""
     old, new = overhead + work, overhead / batch + work
     return old / new, {
-        new / old: "that is the share of time that is left; the gain is its inverse",
-        float(batch): "only the overhead is shared by the batch; the work is there for every image",
-        old / new - 1: "that says how much faster; how many times as fast is one more",
-        1 - new / old: "that is the share of time that is saved",
-        old / (overhead + work * batch): "that is the time of a whole batch: divide all of it by batch",
-        old / work: "once per batch is little, but not nothing: a share of it stays with each image",
-        old / (overhead + work / batch): "it is the overhead that is shared, not the work",
-        old * batch / (overhead + work * batch) * batch: "per image, not per batch",
-        old - new: "that is the time that is saved; the gain says how many times as fast",
+        "that is the share of time that is left; the gain is its inverse": new / old,
+        "only the overhead is shared by the batch; the work is there for every image": batch,
+        "that says how much faster; how many times as fast is one more": old / new - 1,
+        "that is the time of a whole batch: divide all of it by batch": old / (overhead + work * batch),
+        "it is the overhead that is shared, not the work": old / (overhead + work / batch),
     }
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from labcourse.example_timeline import drawable, marks, ops, shards
+from labcourse.exercise_data import close, compared, numeric
 from labcourse.grading import Wrong, exercise, raised, shows
-from labcourse.student_code import call, numeric
+from labcourse.student_code import call
 from labkit.sources import framing
 
 
@@ -18,16 +19,12 @@ from labkit.sources import framing
 def shard_count(total_mb: int, servers: int) -> Any:
     """``shards_for(total_mb, servers)``: ten a server, fewer where they would be under 10 MB, but one a server."""
     ten, fit = 10 * servers, total_mb // 10
-    # Of equal values the last one's hint counts.
     return max(servers, min(ten, fit)), {
-        float(max(servers, min(ten, (total_mb - 1) // 10))): "shards of exactly 10 MB are large enough: one more fits",
-        float(min(ten, -(-total_mb // 10))): "rounded up, the shards fall below 10 MB",
-        total_mb / ten: "that is the size of a shard in MB; how many shards?",
-        float(servers): "one a server is the least; take as many as have 10 MB each",
-        total_mb / 10: "a number of shards is a whole number, rounded down to keep 10 MB",
-        float(max(ten, fit)): "take the smaller of the two counts; 10 MB a shard is a lower bound",
-        float(ten): f"ten a server are shards of {total_mb / ten:.1f} MB here, below 10 MB",
-        float(fit): f"{fit} shards of 10 MB for {servers} servers: each needs one, and none needs more than ten",
+        "rounded up, the shards fall below 10 MB": min(ten, -(-total_mb // 10)),
+        "a number of shards is a whole number, rounded down to keep 10 MB": total_mb / 10,
+        "take the smaller of the two counts; 10 MB a shard is a lower bound": max(ten, fit),
+        "ten a server are shards below 10 MB here": ten,
+        "so many have 10 MB, but each server needs a shard, and none needs more than ten": fit,
     }
 
 
@@ -115,49 +112,72 @@ def parsed(function: Any) -> Any:
     return ops(lambda serialized: call(function, serialized), given, "Your function on one record.")
 
 
-@exercise("07.3")
-def hole(function: Any) -> None:
+def _image(height: int, width: int, *square: int) -> tuple[np.ndarray, int, int, int]:
+    """Return an image without a black pixel, and where to cut."""
+    image = np.random.default_rng(height * width).uniform(0.1, 1, (height, width, 3)).astype(np.float32)
+    return image, *square
+
+
+def _cut(function: Any, image: np.ndarray, *square: int) -> np.ndarray:
+    """Return what the student's function makes of an image."""
+    height, width, _ = image.shape
+    try:
+        made = call(function, tf.constant(image), *square)
+    except Exception as error:
+        if height == width or isinstance(error, NotImplementedError):
+            raise
+        words = "is right for square images only; height and width may be exchanged"
+        raise Wrong(f"for {height} x {width} pixels {raised(error)}: it {words}") from None
+    if isinstance(made, (tuple, dict)):
+        raise Wrong(f"return the image alone, not a {type(made).__name__}")
+    got = np.asarray(made)
+    if got.shape != image.shape:
+        raise Wrong(f"the shape is {got.shape}, of an image that had {image.shape}")
+    if got.dtype.kind != "f":
+        raise Wrong(f"the values became {got.dtype}: keep them float32, from 0 to 1")
+    return got
+
+
+def _what_is_black(got: np.ndarray, right: np.ndarray, case: tuple, every: Any) -> str:
+    """Return which pixels are black, and which should be."""
+    height, width, _ = got.shape
+    _, top, left, size = case
+    black = (got == 0).all(-1)
+    if not black.any():
+        return "no pixel is black: black is 0 in all three colours"
+    if np.array_equal(black, (right == 0).all(-1)):
+        return "the square is right, but other pixels changed, too"
+    rows, columns = (np.flatnonzero(black.any(axis)) for axis in (1, 0))
+    mine = f"{black.sum()} pixels from [{rows[0]}, {columns[0]}] to [{rows[-1]}, {columns[-1]}] are black"
+    # A full stripe was cut with an open range; of an inverse square more than half of the pixels are black.
+    stripe = (len(rows) == height or len(columns) == width) and 2 * black.sum() < black.size
+    whole = ": a range has a start and an end" if stripe else ""
+    if height != width and black.sum() == size * size:
+        whole = ": height and width may be exchanged somewhere"
+    end = f"[{top + size - 1}, {left + size - 1}]"
+    return f"{mine}, expected the {size * size} from [{top}, {left}] to {end}{whole}"
+
+
+@compared(
+    "07.3",
+    _image(32, 32, 20, 11, 8),
+    _image(32, 32, 0, 0, 8),
+    _image(32, 32, 24, 3, 4),
+    _image(45, 30, 13, 12, 12),
+    _image(21, 40, 4, 22, 17),
+    _image(20, 30, 3, 18, 12),  # up to the right side
+    read=_cut,
+    same=close,
+    where=lambda got, image, top, left, size: (
+        f"for ({top}, {left}, {size}) " + f"of {len(image)} x {image.shape[1]} pixels " * (len(image) != image.shape[1])
+    ),
+    differs=_what_is_black,
+)
+def hole(image: np.ndarray, top: int, left: int, size: int) -> Any:
     """``cut(image, top, left, size)``: the image with a black square of `size`, its corner at (top, left)."""
-    rng = np.random.default_rng(0)
-    cases = [(32, 32, 20, 11, 8), (32, 32, 0, 0, 8), (32, 32, 24, 3, 4), (45, 30, 13, 12, 12), (21, 40, 4, 22, 17)]
-    cases.append((20, 30, 3, 18, 12))  # up to the right side
-    for height, width, top, left, size in cases:
-        image = rng.uniform(0.1, 1, (height, width, 3)).astype(np.float32)
-        want = image.copy()
-        want[top : top + size, left : left + size] = 0
-        try:
-            made = call(function, tf.constant(image), top, left, size)
-        except Exception as error:
-            if height == width or isinstance(error, NotImplementedError):
-                raise
-            words = "is right for square images only; height and width may be exchanged"
-            raise Wrong(f"for {height} x {width} pixels {raised(error)}: it {words}") from None
-        if isinstance(made, (tuple, dict)):
-            raise Wrong(f"return the image alone, not a {type(made).__name__}")
-        got = np.asarray(made)
-        if got.shape != image.shape:
-            raise Wrong(f"the shape is {got.shape}, of an image that had {image.shape}")
-        if np.array_equal(got, image):
-            raise Wrong("the image comes out unchanged: the result was thrown away, or the square is empty")
-        if got.dtype.kind != "f":
-            raise Wrong(f"the values became {got.dtype}: keep them float32, from 0 to 1")
-        if np.allclose(got, want):
-            continue
-        of = "" if height == width else f" of {height} x {width} pixels"
-        black, text = (got == 0).all(-1), f"for ({top}, {left}, {size}){of} "
-        if not black.any():
-            raise Wrong(f"{text}no pixel is black: black is 0 in all three colours")
-        if np.array_equal(black, (want == 0).all(-1)):
-            raise Wrong(f"{text}the square is right, but other pixels changed, too")
-        rows, columns = (np.flatnonzero(black.any(axis)) for axis in (1, 0))
-        mine = f"{black.sum()} pixels from [{rows[0]}, {columns[0]}] to [{rows[-1]}, {columns[-1]}] are black"
-        # A full stripe was cut with an open range; of an inverse square more than half of the pixels are black.
-        stripe = (len(rows) == height or len(columns) == width) and 2 * black.sum() < black.size
-        whole = ": a range has a start and an end" if stripe else ""
-        if height != width and black.sum() == size * size:
-            whole = ": height and width may be exchanged somewhere"
-        end = f"[{top + size - 1}, {left + size - 1}]"
-        raise Wrong(f"{text}{mine}, expected the {size * size} from [{top}, {left}] to {end}{whole}")
+    right = image.copy()
+    right[top : top + size, left : left + size] = 0
+    return right, {"the image comes out unchanged: the result was thrown away, or the square is empty": image}
 
 
 @shows("07.3")

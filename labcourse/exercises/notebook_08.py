@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from labcourse.example_timeline import drawable, example, marks
+from labcourse.exercise_data import compared, numeric
 from labcourse.fairness import timeouts
-from labcourse.grading import Wrong, exercise, shows
-from labcourse.student_code import numeric
+from labcourse.grading import Wrong, shows
 
 
 def _run(source: Any, name: str, arguments: list, size: tuple[int, ...]) -> np.ndarray:
@@ -36,54 +37,69 @@ def _run(source: Any, name: str, arguments: list, size: tuple[int, ...]) -> np.n
     return tried.outputs.get("out", written[-1])
 
 
-def _off(got: np.ndarray, want: np.ndarray) -> float:
-    """Return the largest difference; what is no number is infinitely far away."""
-    return float(np.nan_to_num(np.abs(got.astype(np.float64) - want), nan=math.inf).max())
+def _far(got: np.ndarray, want: np.ndarray) -> np.ndarray:
+    """Return the differences; what is no number is infinitely far away."""
+    return np.nan_to_num(np.abs(got.astype(np.float64) - want), nan=math.inf)
 
 
-@exercise("08.1")
-def clip_kernel(source: Any) -> None:
+def _clipped(source: Any, given: np.ndarray, low: np.float32, high: np.float32) -> np.ndarray:
+    """Return what the student's kernel writes; where it writes nothing there is 777."""
+    return _run(source, "clip_values", [given, np.full(given.shape, 777, np.float32), low, high], given.shape)
+
+
+def _no_loop(source: str, *case: Any) -> None:
+    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
+    if re.search(r"\b(for|while)\s*\(|\b(do|goto)\b", code):
+        raise Wrong("one value a work-item: take away the loop, the work-items are the loop")
+
+
+def _not_clipped(got: np.ndarray, right: np.ndarray, case: tuple, every: Any) -> str:
+    """Return which values were never written, or one that is wrong."""
+    given, low, high = case
+    missed, inside = got == 777, (given >= low) & (given <= high)
+    if missed.all():
+        return "out was never written: the result belongs into out[i]"
+    if np.array_equal(missed, ~inside):
+        return "what lies outside of low and high was never written: out[i] gets low or high there"
+    if np.array_equal(missed, inside):
+        return "what lies between low and high was never written: out[i] gets in[i] there"
+    if missed.any():
+        words = "every work-item has its own i, and there may be any number of them"
+        return f"{missed.sum()} of {got.size} values of out were never written: {words}"
+    at = int(np.argmax(_far(got, right)))
+    return f"in[{at}] = {given[at]:g} became {got[at]:g}, expected {right[at]:g}"
+
+
+def _values(low: float, high: float, count: int) -> tuple[np.ndarray, np.float32, np.float32]:
+    """Return values on both sides of two limits, and the limits."""
+    given = np.random.default_rng(count).uniform(-2, 2, count).astype(np.float32)
+    given[:4] = [low, high, low - 1e-6, high + 1e-6]
+    return given, np.float32(low), np.float32(high)
+
+
+@compared(
+    "08.1",
+    _values(0.0, 1.0, 1037),
+    _values(-0.25, 0.5, 64),
+    _values(0.3, 1.7, 4099),
+    read=_clipped,
+    same=np.array_equal,
+    where=lambda *_: "",
+    differs=_not_clipped,
+    then=_no_loop,
+)
+def clip_kernel(given: np.ndarray, low: np.float32, high: np.float32) -> Any:
     """``clip_values(in, out, low, high)``: every value at least `low` and at most `high`, one value a work-item."""
-    rng = np.random.default_rng(81)
-    for low, high, count in [(0.0, 1.0, 1037), (-0.25, 0.5, 64), (0.3, 1.7, 4099)]:
-        given = rng.uniform(-2, 2, count).astype(np.float32)
-        given[:4] = [low, high, low - 1e-6, high + 1e-6]
-        untouched = np.full(count, 777, np.float32)
-        arguments = [given, untouched, np.float32(low), np.float32(high)]
-        got, want = _run(source, "clip_values", arguments, (count,)), np.clip(given, low, high)
-        if np.array_equal(got, want):
-            if re.search(
-                r"\b(for|while)\s*\(|\b(do|goto)\b", re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-            ):
-                raise Wrong("one value a work-item: take away the loop, the work-items are the loop")
-            continue
-        low_, high_ = np.float32(low), np.float32(high)
-        ideas = {
-            "the result is the input: nothing is clipped": given,
-            f"values above {high:g} stay as they are: clip at the upper end, too": np.maximum(given, low_),
-            f"values below {low:g} stay as they are: clip at the lower end, too": np.minimum(given, high_),
-            "low and high are arguments; do not write 0 and 1 into the kernel": np.clip(given, 0, 1),
-            "high is an argument; do not write 1 into the kernel": np.clip(given, low, 1),
-            "low is an argument; do not write 0 into the kernel": np.clip(given, 0, high),
-            "too small becomes high and too large becomes low: the two are swapped": np.where(
-                given < low_, high_, np.where(given > high_, low_, given)
-            ),
-        }
-        for hint, idea in ideas.items():
-            if np.array_equal(got, idea.astype(np.float32)):
-                raise Wrong(hint)
-        missed, inside = got == 777, (given >= low_) & (given <= high_)
-        if missed.all():
-            raise Wrong("out was never written: the result belongs into out[i]")
-        if np.array_equal(missed, ~inside):
-            raise Wrong("what lies outside of low and high was never written: out[i] gets low or high there")
-        if np.array_equal(missed, inside):
-            raise Wrong("what lies between low and high was never written: out[i] gets in[i] there")
-        if missed.any():
-            words = "every work-item has its own i, and there may be any number of them"
-            raise Wrong(f"{missed.sum()} of {count} values of out were never written: {words}")
-        at = int(np.argmax(np.nan_to_num(np.abs(got - want), nan=math.inf)))
-        raise Wrong(f"in[{at}] = {given[at]:g} became {got[at]:g}, expected {want[at]:g}")
+    swapped = np.where(given < low, high, np.where(given > high, low, given))
+    return np.clip(given, low, high), {
+        "the result is the input: nothing is clipped": given,
+        "values above high stay as they are: clip at the upper end, too": np.maximum(given, low),
+        "values below low stay as they are: clip at the lower end, too": np.minimum(given, high),
+        "low and high are arguments; do not write 0 and 1 into the kernel": np.clip(
+            given, np.float32(0), np.float32(1)
+        ),
+        "too small becomes high and too large becomes low: the two are swapped": swapped,
+    }
 
 
 def _written(got: np.ndarray, untouched: float, moved_bytes: int, title: str) -> Any:
@@ -112,98 +128,56 @@ def clip_launch(source: Any) -> Any:
     return _written(got, 777, given.nbytes, "Values from -2 to 2, clipped to 0 and 1; one a clock at 300 MHz.")
 
 
-@exercise("08.2")
-def resize_kernel(source: Any) -> None:
+def _smaller(source: Any, plane: np.ndarray, height: int, width: int) -> np.ndarray:
+    """Return what the student's kernel writes; where it writes nothing there is -777."""
+    sizes = map(np.int32, (*plane.shape, height, width))
+    return _run(source, "resize", [plane, np.full((height, width), -777, np.float32), *sizes], (width, height))
+
+
+def _not_resized(got: np.ndarray, right: np.ndarray, case: tuple, every: Any) -> str:
+    if (got == -777).any():
+        return f": {int((got == -777).sum())} of {got.size} pixels of out were never written"
+    y, x = np.unravel_index(np.argmax(_far(got, right)), got.shape)
+    return f": pixel ({y}, {x}) is {got[y, x]:.2f}, expected {right[y, x]:.2f}"
+
+
+def _plane(height: int, width: int) -> np.ndarray:
+    return np.random.default_rng(82).uniform(0, 255, (height, width)).astype(np.float32)
+
+
+@compared(
+    "08.2",
+    (_plane(37, 53), 24, 17),
+    (_plane(5, 7), 11, 13),
+    (_plane(1, 9), 3, 4),
+    read=_smaller,
+    same=lambda mine, other: bool(_far(mine, other).max() < 1e-2),
+    where=lambda mine, plane, height, width: "{}x{} to {}x{}".format(*plane.shape, height, width),
+    differs=_not_resized,
+)
+def resize_kernel(plane: np.ndarray, height: int, width: int) -> Any:
     """``resize(in, out, in_height, in_width, out_height, out_width)``: one plane, bilinear, half-pixel centres."""
     from labextras.offload import twins
 
-    rng = np.random.default_rng(82)
-    for before, after in [((37, 53), (24, 17)), ((5, 7), (11, 13)), ((1, 9), (3, 4))]:
-        plane = rng.uniform(0, 255, before).astype(np.float32)
-        arguments = [plane, np.full(after, -777, np.float32), *map(np.int32, (*before, *after))]
-        got = _run(source, "resize", arguments, (after[1], after[0]))
-        want = twins.resize_bilinear(plane, *after)
-        if _off(got, want) < 1e-2:
-            continue
-        text = f"{before[0]}x{before[1]} to {after[0]}x{after[1]}: "
-        for hint, idea in _resized(plane, *after).items():
-            if _off(got, idea) < 1e-2:
-                raise Wrong(text + hint)
-        if (got == -777).any():
-            raise Wrong(f"{text}{int((got == -777).sum())} of {got.size} pixels of out were never written")
-        y, x = np.unravel_index(np.argmax(np.nan_to_num(np.abs(got - want), nan=math.inf)), after)
-        raise Wrong(f"{text}pixel ({y}, {x}) is {got[y, x]:.2f}, expected {want[y, x]:.2f}")
-
-
-def _equal(share: np.ndarray) -> np.ndarray:
-    return np.full_like(share, 0.5)
-
-
-def _other(share: np.ndarray) -> np.ndarray:
-    return 1 - share
-
-
-def _none(share: np.ndarray) -> np.ndarray:
-    return np.zeros_like(share)
-
-
-def _resized(plane: np.ndarray, height: int, width: int) -> dict[str, np.ndarray]:
-    """Return what the usual wrong ideas make of a plane, by their hints."""
-
-    def same(share: np.ndarray) -> np.ndarray:
-        return share
-
-    def mixed(
-        place: tuple[np.ndarray, np.ndarray], cut: bool = True, whole: Any = np.floor, weigh: tuple = (same, same)
-    ) -> np.ndarray:
+    def mixed(centre: float = 0.5, weigh: Callable[[np.ndarray], np.ndarray] = lambda share: share) -> np.ndarray:
+        """Mix the four pixels around each position, where a pixel's centre lies so far behind its edge."""
         made = plane.astype(np.float64)
-        for axis in (0, 1):
+        for axis, out in enumerate((height, width)):
             last = made.shape[axis] - 1
-            at = np.clip(place[axis], 0, last) if cut else place[axis]
-            first = np.clip(whole(at), 0, last).astype(int)
-            share = (at - whole(at)).reshape((-1, 1) if axis == 0 else (1, -1))
-            a, b = made.take(first, axis), made.take(np.clip(first + 1, 0, last), axis)
-            made = a + (b - a) * weigh[axis](share)
+            at = np.clip((np.arange(out) + centre) * (last + 1) / out - centre, 0, last)
+            first = np.floor(at).astype(int)
+            share = weigh(at - first).reshape((-1, 1) if axis == 0 else (1, -1))
+            made = made.take(first, axis) * (1 - share) + made.take(np.minimum(first + 1, last), axis) * share
         return made
 
-    def places(rule: Any) -> tuple[np.ndarray, np.ndarray]:
-        sides = zip(plane.shape, (height, width), strict=True)
-        return tuple(rule(np.arange(out), into, out) for into, out in sides)
-
-    half = places(lambda x, into, out: (x + 0.5) * into / out - 0.5)
-    nearest = [np.clip(np.floor(p + 0.5), 0, n - 1).astype(int) for p, n in zip(half, plane.shape, strict=True)]
-    corner = [np.clip(np.floor(p), 0, n - 1).astype(int) for p, n in zip(half, plane.shape, strict=True)]
-    return {
-        "the half is added, and not taken away again: the position is (x + 0.5) * in / out - 0.5": mixed(
-            places(lambda x, into, out: (x + 0.5) * into / out)
+    return twins.resize_bilinear(plane, height, width), {
+        "centres of pixels lie at one half: the position is (x + 0.5) * in / out - 0.5": mixed(0.0),
+        "that is the mean of the four pixels; mix them by their distances": mixed(weigh=lambda share: 0 * share + 0.5),
+        "the nearer pixel has the larger share: the two shares are exchanged": mixed(weigh=lambda share: 1 - share),
+        "that is the nearest pixel; mix it with its neighbours by their distances": mixed(
+            weigh=lambda share: np.floor(share + 0.5)
         ),
-        "in / out, not out / in: the position is (x + 0.5) * in / out - 0.5": mixed(
-            places(lambda x, into, out: (x + 0.5) * out / into - 0.5)
-        ),
-        "in / out of two ints drops the fraction: begin with x + 0.5f": mixed(
-            places(lambda x, into, out: (x + 0.5) * (into // out) - 0.5)
-        ),
-        "x * in / out of ints drops the fraction, and the half is missing: begin with x + 0.5f": mixed(
-            places(lambda x, into, out: x * into // out)
-        ),
-        "that is the mean of the four pixels; mix them by their distances": mixed(half, weigh=(_equal, _equal)),
-        "the nearer pixel has the larger share: the two shares are exchanged": mixed(half, weigh=(_other, _other)),
-        "that mixes left and right only; mix top and bottom, too": mixed(half, weigh=(_none, same)),
-        "that mixes top and bottom only; mix left and right, too": mixed(half, weigh=(same, _none)),
-        "centres of pixels lie at one half: the position is (x + 0.5) * in / out - 0.5": mixed(
-            places(lambda x, into, out: x * into / out)
-        ),
-        "the corners are made to meet (x * (in - 1) / (out - 1)); centres lie at one half": mixed(
-            places(lambda x, into, out: x * (into - 1) / max(out - 1, 1))
-        ),
-        "that is the nearest pixel; mix it with its neighbours by their distances": plane[np.ix_(*nearest)],
-        "that is one pixel of the four; mix the four by their distances": plane[np.ix_(*corner)],
-        "at the first row or column the share is of a pixel that does not exist: clamp the position, then floor": mixed(
-            half, cut=False
-        ),
-        "at the first row or column the position is below 0, and so is the share: clamp the position first": mixed(
-            half, cut=False, whole=np.trunc
-        ),
+        "that is one pixel of the four; mix the four by their distances": mixed(weigh=lambda share: 0 * share),
     }
 
 
@@ -232,20 +206,13 @@ def resize_launch(source: Any) -> Any:
 def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: float) -> Any:
     """``decoders(photo_bytes, gb_s, cycles, clock_mhz)``: how many decoders use up what the link carries."""
     link, one = gb_s * 1e9 / photo_bytes, clock_mhz * 1e6 / cycles
-    return math.ceil(link / one - 1e-9), {
-        float(math.ceil(link / one - 1e-9) + 1): "one too many: fewer use up the link, too",
-        float(math.ceil(math.ceil(link) / one)): "round once, at the end",
-        float(math.ceil(link / max(1, round(one)))): "round once, at the end",
-        float(math.ceil(8 * link / one)): "GB are gigabytes already; do not multiply by 8",
-        one / link: "that is the share of the link that one decoder uses; the number of decoders is its inverse",
-        link: "that is how many photos the link carries a second; divide it by what one decoder decodes",
-        one: "that is how many photos one decoder decodes a second; divide the link's rate by it",
-        float(math.floor(link / one)): "rounded down: so many leave a part of the link unused",
-        link / one: "no part of a decoder can be built: round up",
-        math.floor(link / one + 1e-9) + 1.0: "one too many: so many use up the link exactly",
-        float(math.ceil(link / one / 8)): "GB are gigabytes, not gigabits",
-        link / one / 1e3: "1 GB/s is 10^9 bytes a second, and 1 MHz 10^6 cycles",
-        link / one * 1e3: "1 GB/s is 10^9 bytes a second, and 1 MHz 10^6 cycles",
+    right = math.ceil(link / one - 1e-9)
+    return right, {
+        "one too many: fewer use up the link, too": right + 1,
+        "round once, at the end": math.ceil(math.ceil(link) / one),
+        "GB are gigabytes already; do not multiply by 8": math.ceil(8 * link / one),
+        "rounded down: so many leave a part of the link unused": math.floor(link / one),
+        "no part of a decoder can be built: round up": link / one,
     }
 
 

@@ -9,18 +9,10 @@ import tensorflow as tf
 
 from labcourse import fairness
 from labcourse.example_timeline import marks, simulated
+from labcourse.exercise_data import numeric
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.student_code import (
-    bare,
-    call,
-    elements,
-    in_a_file,
-    nothing_left_in,
-    numeric,
-    pipeline,
-    same_options,
-    source,
-)
+from labcourse.pipeline_checks import bare, elements, in_a_file, nothing_left_in, pipeline, same_options, source
+from labcourse.student_code import call
 from labkit.pipelines.structure import draws, nodes
 
 _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map(decode), cache(), repeat(2) and so on"
@@ -30,22 +22,14 @@ _UNREAD = "labkit cannot read this pipeline: write it as one chain, elements.map
 def overlapped_busy(fetch: float, prep: float, train: float) -> Any:
     """``busy(fetch, prep, train)``: busy share of the accelerator where three stages overlap perfectly."""
     rate = min(fetch, prep, train)
-    in_turn = 1 / (1 / fetch + 1 / prep + 1 / train)
-    chained = min(1 / (1 / fetch + 1 / prep), train)
-    return rate / train, {  # where two wrong ideas give the same number, the later one is named
-        100 * rate / train: "return a share between 0 and 1, not a percentage",
-        max(fetch, prep, train) / train: "the slowest stage sets the pace, not the fastest",
-        min(1, fetch / train) * min(1, prep / train): "overlapped stages do not slow each other down: take the slowest",
-        prep / train: "storage can be the slowest stage, too",
-        fetch / train: "the processor can be the slowest stage, too",
-        min(fetch, prep) / train: "the accelerator cannot be busy for more than the whole time: it is a stage, too",
-        in_turn / train: "that is one after the other; overlapped stages work at the same time",
-        chained / train: "fetching and preparing overlap, too: the slower of the two sets the pace, not their sum",
-        float(rate): "that is the rate of the job; the share is what part of its own rate it is",
-        train / rate: "that is the other way round: the rate of the job, by that of the accelerator",
-        rate / max(fetch, prep, train): "the share is of the accelerator's own rate, not of the fastest stage's",
-        min(1, (fetch + prep) / 2 / train): "the slowest stage sets the pace, not the mean",
-        1 - rate / train: "that is the idle share",
+    return rate / train, {
+        "return a share between 0 and 1, not a percentage": 100 * rate / train,
+        "storage can be the slowest stage, too": min(1, prep / train),
+        "the processor can be the slowest stage, too": min(1, fetch / train),
+        "the accelerator cannot be busy for more than the whole time: it is a stage, too": min(fetch, prep) / train,
+        "that is one after the other; overlapped stages work at the same time": 1
+        / (1 / fetch + 1 / prep + 1 / train)
+        / train,
     }
 
 
@@ -94,43 +78,34 @@ def _assembled(function: Any, count: int) -> None:
     if any(in_a_file(node) for node in nodes(made)):
         raise Wrong("keep elements in memory: cache() without a file name, no snapshot")
     batches = elements(made, count * epochs)
-    kinds = [node.kind for node in nodes(made)]
+    kinds = [node.kind for node in reversed(nodes(made))]  # the source first
     wanted = count * epochs // size
     if any(batch.shape != (size,) for batch in batches):
-        sizes = sorted({len(np.atleast_1d(b)) for b in batches})
-        rest = "; drop_remainder=True drops what is left over" if sizes[-1] == size else ""
-        raise Wrong(f"the batches have {sizes} elements, not {size} each{rest}")
+        shapes = sorted({batch.shape for batch in batches})
+        raise Wrong(f"the batches have the shapes {shapes}, not {(size,)}: drop_remainder=True drops what is left over")
     if len(batches) not in (wanted, count // size * epochs):
         raise Wrong(f"{len(batches)} batches came out; {epochs} epochs of {count} elements make {wanted}")
     values = np.concatenate(batches)
     whole = np.floor(values / 10).astype(int)
-    if not np.all((values % 10 < 1) & (whole >= 0) & (whole < count)):
+    if not seen or not np.all((values % 10 < 1) & (whole >= 0) & (whole < count)) or np.all(values % 10 == 0):
         raise Wrong("the values are not decode followed by augment")
-    if np.all(values % 10 == 0):
-        raise Wrong("nothing was augmented")
-    if not seen:
-        raise Wrong("decode was never called: map it over the elements")
-    after = kinds.index("Take") if "Take" in kinds else len(kinds)
-    if len(seen) > count and any("Cache" in kind for kind in kinds[after:]):
-        raise Wrong(f"decode ran {len(seen)} times: take() ends before the cache is full, and what is not full is lost")
     if len(seen) > count:
-        raise Wrong(f"decode ran {len(seen)} times for {count} elements: cache what it returns, before repeat")
+        words = "cache what it returns, before repeat, and let the cache become full"
+        raise Wrong(f"decode ran {len(seen)} times for {count} elements: {words}")
     fresh = {element: len(set(values[whole == element])) for element in set(whole)}
     if any(times == 1 for element, times in fresh.items() if np.sum(whole == element) > 1):
         alike = "an element is augmented alike in both epochs: "
         if any("Cache" in node.kind and draws((node, *node.upstream)) for node in nodes(made)):
             raise Wrong(alike + "the cache stands behind augment and froze it")
         raise Wrong(alike + "each epoch draws the numbers of the same seed anew; map augment once, over both epochs")
-    kinds.reverse()  # the source first
-    if "Repeat" in kinds and "Shuffle" in kinds[kinds.index("Repeat") :]:
-        raise Wrong("shuffle behind repeat mixes the epochs: an element may come twice before another one comes at all")
-    if "Repeat" in kinds and any("Cache" in kind for kind in kinds[kinds.index("Repeat") :]):
+    behind = kinds[kinds.index("Repeat") :] if "Repeat" in kinds else []
+    if any("Cache" in kind for kind in behind):
         raise Wrong("a cache behind repeat keeps both epochs in memory, and nothing reads them again")
+    first = whole[: count if len(batches) == wanted else count // size * size]
+    if "Shuffle" in behind or len(set(first)) < len(first):
+        raise Wrong("an element can come twice before the first epoch is over: the epochs are mixed")
     if missing := sorted(set(range(count)) - set(whole) if len(batches) == wanted else ()):
         raise Wrong(f"element {missing[0]} of {count} never comes: look for a skip, a shard or a filter")
-    first = whole[: count if len(batches) == wanted else count // size * size]
-    if len(set(first)) < len(first):
-        raise Wrong("an element comes twice before the first epoch is over: the epochs are mixed")
     nothing_left_in(made, "Take")
     same_options(made, given, deterministic=str(made.options().deterministic is not False))  # the task names no order
     if not any(ahead in type(bare(made)).__name__ for ahead in ("Prefetch", "ParallelMap")):

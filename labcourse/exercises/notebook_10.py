@@ -7,7 +7,8 @@ from typing import Any
 
 from labcourse import drills
 from labcourse.grading import OPEN, CheckResult, Wrong, exercise, shows
-from labcourse.student_code import call, nothing_left_in
+from labcourse.pipeline_checks import nothing_left_in
+from labcourse.student_code import call
 from labkit.views import static
 
 #: One whose fault is in its timeline, and one whose fault is in its data.

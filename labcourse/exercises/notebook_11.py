@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from labcourse.example_timeline import marks
+from labcourse.exercise_data import compared, numeric
 from labcourse.grading import Wrong, exercise
-from labcourse.student_code import call, numeric
+from labcourse.student_code import call
 from labextras import checks
 from labkit.sources import pixels
 from labkit.sources.photo_files import generator
@@ -23,22 +26,11 @@ def photos_for_an_interval(accuracy: float, points: float) -> Any:
     spread, half = accuracy * (1 - accuracy), 1.96 * 100 / points
     exact = spread * half**2
     return math.ceil(exact), {
-        math.floor(exact): "round up: with one photo less the interval is wider than asked",
-        exact: "return a whole number of photos, rounded up",
-        math.ceil(spread * (2 * half) ** 2): "the points are those to each side, half of the interval",
-        math.ceil(spread * (half / 2) ** 2): "the points are those to each side, not both sides together",
-        math.ceil(exact) + 1: "one too many: with one photo less the interval is as narrow as asked",
-        math.ceil(spread * half): "n stands below the root: the ratio is squared",
-        math.ceil(math.sqrt(spread) * half): "n stands below the root: square both sides",
-        math.ceil(spread * (half / 100) ** 2): "points are hundredths: 2 points are 0.02",
-        math.ceil(accuracy * half**2): "the variance of right or wrong is p · (1 − p), not p",
-        math.ceil((1 - accuracy) * half**2): "the variance of right or wrong is p · (1 − p), not 1 − p",
-        math.ceil(0.25 * half**2): "that is the worst case, p = 0.5; here the accuracy is known",
-        math.ceil(spread * (100 / points) ** 2): "a 95 % interval reaches 1.96 standard deviations, not one",
-        math.ceil(spread * (1.645 * 100 / points) ** 2): "1.645 belongs to an interval of 90 %",
-        math.ceil(spread * (2.576 * 100 / points) ** 2): "2.576 belongs to an interval of 99 %",
-        math.ceil(spread * (200 / points) ** 2): "a 95 % interval reaches 1.96 standard deviations; do not round to 2",
-        math.ceil((100 / points) ** 2): "one over the root of n forgets the spread, and that the accuracy is known",
+        "round up: with one photo less the interval is wider than asked": math.floor(exact),
+        "return a whole number of photos, rounded up": exact,
+        "the points are those to each side, half of the interval": math.ceil(spread * (2 * half) ** 2),
+        "points are hundredths: 2 points are 0.02": math.ceil(spread * (half / 100) ** 2),
+        "that is the worst case, p = 0.5; here the accuracy is known": math.ceil(0.25 * half**2),
     }
 
 
@@ -55,21 +47,12 @@ def photos_for_an_interval(accuracy: float, points: float) -> Any:
 def training_without_waits(before_s: float, steps: int, wait_before_ms: float, wait_after_ms: float) -> Any:
     """``total_s(before_s, steps, wait_before_ms, wait_after_ms)``: how long a training takes with other waits."""
     saved = steps * (wait_before_ms - wait_after_ms)
-    share = wait_after_ms / wait_before_ms
     return before_s - saved / 1e3, {
-        before_s - saved: "the waits are in milliseconds and the total is in seconds",
-        before_s + saved / 1e3: "the sign: a shorter wait makes the training shorter",
-        1e3 * before_s - saved: "that is milliseconds; return seconds",
-        steps * wait_after_ms / 1e3: "that is the time of the waits alone; the train steps stay",
-        before_s + steps * wait_after_ms / 1e3: "the old waits are in before_s: take them away",
-        before_s - steps * (wait_before_ms + wait_after_ms) / 1e3: "the new wait is not taken away: it comes",
-        saved / 1e3: "that is the time that is saved, not the time that the training takes",
-        before_s - (wait_before_ms - wait_after_ms) / 1e3: "every step waits, not one",
-        before_s - steps * wait_before_ms / 1e3: "the new wait is not nothing: it stays in each step",
-        before_s - steps * wait_before_ms / 1e3 + wait_after_ms / 1e3: "the new wait comes in each step, not once",
-        before_s * share: "only the waits become shorter; the train steps stay",
-        before_s - max(0.0, saved) / 1e3: "a wait can also become longer",
-        max(0.0, before_s - saved / 1e3): "a wait can also become longer",
+        "the waits are in milliseconds and the total is in seconds": before_s - saved,
+        "the sign: a shorter wait makes the training shorter": before_s + saved / 1e3,
+        "that is the time that is saved, not the time that the training takes": saved / 1e3,
+        "every step waits, not one": before_s - (wait_before_ms - wait_after_ms) / 1e3,
+        "the new wait is not nothing: it stays in each step": before_s - steps * wait_before_ms / 1e3,
     }
 
 
@@ -81,61 +64,58 @@ def four_steps(total: float) -> Any:
     return bars, trains, 1e3 * total, f"Yours is {total:.4g} s for all four."
 
 
-@exercise("11.3")
-def paired_loss(function: Any) -> None:
-    """``lost(right, other)``: points that are lost, and half of the 95 % interval of paired differences."""
+def _predictions() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield which photos two models name right, and the same turned round."""
     dice = np.random.default_rng(11)
     for count, lower in ((400, 0.1), (2_000, 0.02), (50, 0.0)):
         right = dice.random(count) < 0.9
         other = right & (dice.random(count) >= lower)
         other[:3] ^= True  # some photos are named right by the worse model only
-        _paired(function, right, other)
-        _paired(function, other, right)
+        yield from ((right, other), (other, right))
 
 
-def _paired(function: Any, right: np.ndarray, other: np.ndarray) -> None:
+def _points_and_half(function: Any, right: np.ndarray, other: np.ndarray) -> tuple[float, float, int]:
+    """Return the student's two numbers, and the number of photos."""
     got = call(function, right.copy(), other.copy())
     try:
         points, half = (float(np.asarray(one)) for one in got)
     except (TypeError, ValueError):
         raise Wrong(f"return two numbers, points and half width, not {got!r:.60}") from None
-    count, pairs = len(right), right.astype(float) - other
-    expected, wide = 100 * pairs.mean(), 196 * pairs.std() / math.sqrt(count)
-    alone = 196 * math.sqrt((right.var() + other.var()) / count)
+    return points, half, len(right)
 
-    def near(one: float, two: float) -> bool:
-        return math.isclose(
-            one, two, rel_tol=0.5 / (count - 1) + 1e-6, abs_tol=1e-9
-        )  # a sample's deviation is right, too
 
-    text = f"for {count} photos you return {points:g} and {half:g}"
-    if near(points, -expected) and not near(points, expected):
-        raise Wrong(f"{text}: the sign: a positive number says that `other` is worse")
-    if near(points, expected / 100) and expected:
-        raise Wrong(f"{text}: percentage points are 100 times a share")
-    if near(points, wide) and near(half, expected) and not near(points, expected):
-        raise Wrong(f"{text}: the two numbers have changed places")
-    if near(points, count * expected / 100) and not near(points, expected):
-        raise Wrong(f"{text}: that is a number of photos; percentage points are 100 times a share of all")
-    if not near(points, expected):
-        raise Wrong(f"{text}; expected {expected:g} points")
-    for idea, hint in (
-        (wide / 100, "the half width is in percentage points, too"),
-        (alone, "that is the interval of two independent groups of photos; here they are pairs of the same photos"),
-        (2 * wide, "that is the whole width; the half is asked for"),
-        (wide / 1.96, "a 95 % interval reaches 1.96 standard errors, not one"),
-        (wide * math.sqrt(count), "that is the spread of single photos; the mean of n has a root of n in it"),
-        (100 * (1.96 * pairs.var() / math.sqrt(count)), "take the standard deviation, not the variance"),
-        (wide * 2 / 1.96, "a 95 % interval reaches 1.96 standard errors; do not round to 2"),
-        (wide * 1.645 / 1.96, "1.645 belongs to an interval of 90 %"),
-        (196 * math.sqrt(right.var() / count), "that is the interval of `right` alone; take that of the differences"),
-        (196 * math.sqrt(other.var() / count), "that is the interval of `other` alone; take that of the differences"),
-        (wide / math.sqrt(count), "divide by the root of the number, not by the number"),
-    ):
-        if near(half, idea) and not near(half, wide):
-            raise Wrong(f"{text}: {hint}")
-    if not near(half, wide):
-        raise Wrong(f"{text}; expected a half width of {wide:g}")
+def _near(mine: tuple[float, float, int], other: tuple[float, float, int], parts: int = 2) -> bool:
+    """Compare both numbers, within what the deviation of a sample differs by, or the first one alone."""
+    near = functools.partial(math.isclose, rel_tol=0.5 / (mine[2] - 1) + 1e-6, abs_tol=1e-9)
+    return all(map(near, mine[:parts], other[:parts]))
+
+
+@compared(
+    "11.3",
+    *_predictions(),
+    read=_points_and_half,
+    same=_near,
+    where=lambda mine, *case: f"for {mine[2]} photos you return {mine[0]:g} and {mine[1]:g}",
+    differs=lambda mine, right, case, every: (
+        f"; expected a half width of {right[1]:g}" if _near(mine, right, 1) else f"; expected {right[0]:g} points"
+    ),
+)
+def paired_loss(right: np.ndarray, other: np.ndarray) -> Any:
+    """``lost(right, other)``: points that are lost, and half of the 95 % interval of paired differences."""
+    pairs = right.astype(float) - other
+    points, half = 100 * pairs.mean(), 196 * pairs.std() / math.sqrt(len(pairs))
+    alone = 196 * math.sqrt((right.var() + other.var()) / len(pairs))
+    ideas = {
+        "the sign: a positive number says that `other` is worse": (-points, half),
+        "percentage points are 100 times a share": (points / 100, half / 100),
+        "one that only `other` names right is won: do not count all that differ": (100 * np.abs(pairs).mean(), half),
+        "that is the interval of two independent groups of photos; here they are pairs of the same photos": (
+            points,
+            alone,
+        ),
+        "a 95 % interval reaches 1.96 standard errors, not one": (points, half / 1.96),
+    }
+    return (points, half, len(pairs)), {hint: (*numbers, len(pairs)) for hint, numbers in ideas.items()}
 
 
 @exercise("11.4")

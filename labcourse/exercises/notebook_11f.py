@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from labcourse.exercise_data import array, close, compared
 from labcourse.grading import Wrong, exercise
 from labcourse.student_code import call
 
@@ -41,25 +42,40 @@ def named_element(function: Any) -> None:
                 raise Wrong(f"where fit reads the {role}, {name} is expected, and you put {found}")
 
 
-@exercise("11.13")
-def balanced_weights(function: Any) -> None:
+def _weights(function: Any, labels: np.ndarray, classes: int) -> np.ndarray:
+    """Return the student's weights, one for each label."""
+    made = array(function, labels, classes)
+    text = f"for the labels {labels.tolist()} you return {made.tolist()!r:.80}"
+    if made.shape == (classes,) and made.shape != labels.shape:
+        raise Wrong(f"{text}: that is one weight for each class; each photo needs one")
+    if made.shape != labels.shape or made.dtype.kind not in "iuf":
+        raise Wrong(f"{text}; expected {len(labels)} numbers")
+    return made
+
+
+def _sums(made: np.ndarray, right: np.ndarray, case: tuple, every: Any) -> str:
+    labels, classes = case
+    sums = np.bincount(labels, made, minlength=classes)
+    if np.allclose(sums, sums[0], rtol=1e-5) and sums[0] > 0:
+        return f": the sums of the classes are equal, but the mean is {made.mean():.3g}, and not 1"
+    rounded = ": the weights are rounded" if np.allclose(made, np.round(made)) else ""
+    return f"{rounded}; the sums of the classes are {np.round(sums, 3).tolist()}, and should be equal"
+
+
+@compared(
+    "11.13",
+    (np.array([0, 0, 0, 1]), 2),
+    (np.array([2, 0, 1, 2, 2, 2, 0, 1, 2]), 3),
+    (np.array([1, 0]), 2),
+    read=_weights,
+    same=close,
+    where=lambda made, labels, classes: f"for the labels {labels.tolist()} you return {made.tolist()!r:.80}",
+    differs=_sums,
+)
+def balanced_weights(labels: np.ndarray, classes: int) -> Any:
     """``balanced(labels, classes)``: weights of mean 1 that have the same sum in each class."""
-    for labels, classes in (([0, 0, 0, 1], 2), ([2, 0, 1, 2, 2, 2, 0, 1, 2], 3), ([1, 0], 2)):
-        array = np.array(labels)
-        counts = np.bincount(array, minlength=classes)
-        made = np.asarray(call(function, array.copy(), classes))
-        text = f"for the labels {labels} you return {made.tolist()!r:.80}"
-        if made.shape == (classes,) and made.shape != array.shape:
-            raise Wrong(f"{text}: that is one weight for each class; each photo needs one")
-        if made.shape != array.shape or made.dtype.kind not in "iuf":
-            raise Wrong(f"{text}; expected {len(labels)} numbers")
-        right = len(array) / (classes * counts[array])
-        if np.allclose(made, right, atol=1e-5):
-            continue
-        sums = np.bincount(array, made, minlength=classes)
-        if np.allclose(sums, sums[0], rtol=1e-5) and sums[0] > 0:
-            raise Wrong(f"{text}: the sums of the classes are equal, but the mean is {made.mean():.3g}, and not 1")
-        if np.allclose(made * counts[array].mean(), counts[array], rtol=1e-4) or np.allclose(made, counts[array]):
-            raise Wrong(f"{text}: a class of many photos has the larger weights; it needs the smaller ones")
-        rounded = ": the weights are rounded" if np.allclose(made, np.round(made)) else ""
-        raise Wrong(f"{text}{rounded}; the sums of the classes are {np.round(sums, 3).tolist()}, and should be equal")
+    counts = np.bincount(labels, minlength=classes)[labels]
+    return len(labels) / (classes * counts), {
+        "a class of many photos has the larger weights; it needs the smaller ones": classes * counts / len(labels),
+        "that is the number of photos of each class, and the larger weights; it needs the smaller ones": counts,
+    }

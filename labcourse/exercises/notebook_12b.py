@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -9,65 +10,74 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from labcourse.exercise_data import array, compared
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise
-from labcourse.student_code import call, nothing_left_in, pipeline, same_options, values
-
-#: Vocabulary, clean lines, and how many rows each has.
-_LINES = [
-    (["photo", "a", "large", "circle"], ("photo a purple circle", 4), ("a large large star", 7), ("zebra", 3)),
-    (["circle", "a"], ("a circle a star a star", 8), ("", 2), ("circle", 1)),
-]
+from labcourse.pipeline_checks import nothing_else, pipeline
 
 
-@exercise("12.4")
-def vectors_of_words(function: Any) -> None:
-    """``vectors(line, vocabulary, table, length)``: the rows of a table for words, for unknown ones, and to fill up."""
-    draw = np.random.default_rng(12)
-    for vocabulary, *lines in _LINES:
-        table = draw.normal(size=(2 + len(vocabulary), 3)).astype(np.float32)
-        for line, length in lines:
-            made = call(function, line, list(vocabulary), table.copy(), length)
-            known = [vocabulary.index(word) + 2 if word in vocabulary else 1 for word in line.split()]
-            where = f"for the line {line!r} and {length} rows: "
-            _rows(np.asarray(made), table, known, known + [0] * (length - len(known)), where)
+def _table(vocabulary: list[str], line: str, length: int) -> tuple[str, list[str], np.ndarray, int]:
+    """Return a line, a vocabulary, a table with a row for each of its words and two more, and a number of rows."""
+    return line, vocabulary, np.random.default_rng(12).normal(size=(2 + len(vocabulary), 3)).astype(np.float32), length
 
 
-def _rows(got: np.ndarray, table: np.ndarray, known: list[int], right: list[int], where: str) -> None:
-    """Refuse an array that does not hold the rows of a table that are right."""
-    if got.ndim == 1 and got.dtype.kind in "iuf" and got.tolist() in (known, right):
-        raise Wrong(f"{where}these are the numbers of the words; return the rows of the table that they name")
+def _rows(function: Any, line: str, vocabulary: list[str], table: np.ndarray, length: int) -> list[int]:
+    """Return which rows of the table the student's vectors are; -1 is none of them."""
+    got = array(function, line, vocabulary, table, length)
+    where = _line(None, line, vocabulary, table, length)
+    known = [vocabulary.index(word) + 2 if word in vocabulary else 1 for word in line.split()]
+    if got.ndim == 1 and got.dtype.kind in "iuf" and len(got) and got.tolist()[: len(known)] == known[: len(got)]:
+        raise Wrong(f"{where}: these are the numbers of the words; return the rows of the table that they name")
     if got.ndim != 2 or got.shape[1] != table.shape[1] or got.dtype.kind not in "iuf":
-        raise Wrong(f"{where}you return {got.dtype} of the shape {got.shape}, expected {(len(right), table.shape[1])}")
-    places = [next((n for n, own in enumerate(table) if np.allclose(row, own, atol=1e-6)), -1) for row in got]
-    if places == right:
-        return
-    fill, words, once = right[len(known) :], [n for n in known if n != 1], list(dict.fromkeys(known))
-    for idea, hint in (
-        (known, f"row 0 fills up to {len(right)} rows"),
-        (words, "a word that is not known is left out; its vector is row 1"),
-        (words + [0] * (len(right) - len(words)), "a word that is not known is left out; its vector is row 1"),
-        (once + [0] * (len(right) - len(once)), "a word that comes twice has two rows"),
-        ([n if n != 1 else 0 for n in right], "a word that is not known has row 1; row 0 only fills up"),
-        ([n if n != 1 else len(table) - 1 for n in right], "row 1 is for a word that is not known, not the last row"),
-        ([*fill, *known], "row 0 fills up at the end, behind the words"),
-        (known + [1 for _ in fill], "row 0 fills up; row 1 is for words that are not known"),
-        (known + [-1 for _ in fill], "row 0 of the table fills up, which is no row of zeros"),
-        (known[::-1] + fill, "the words come in another order"),
-        (sorted(known) + fill, "the words come in another order"),
-    ):
-        if places == idea:
-            raise Wrong(f"{where}{hint}")
-    if not known:
-        raise Wrong(f"{where}there is no word, so only row 0 comes; split() finds none, split(' ') an empty one")
-    for less in (1, 2):
-        if places[: len(known)] == [n - less if n > 1 else n for n in known]:
-            raise Wrong(f"{where}the first word of the vocabulary has row 2, behind the two special ones")
-    if len(places) != len(right):
-        raise Wrong(f"{where}{len(places)} rows came, one for each word and then row 0 are {len(right)}")
-    if -1 in places:
-        raise Wrong(f"{where}number {places.index(-1)} of your rows is no row of the table")
-    raise Wrong(f"{where}you return the rows {places} of the table, expected {right}")
+        words = f"you return {got.dtype} of the shape {got.shape}, expected {(length, table.shape[1])}"
+        raise Wrong(f"{where}: {words}")
+    return [next((n for n, own in enumerate(table) if np.allclose(row, own, atol=1e-6)), -1) for row in got]
+
+
+def _line(rows: Any, line: str, vocabulary: list[str], table: np.ndarray, length: int) -> str:
+    return f"for the line {line!r} and {length} rows"
+
+
+def _other_rows(rows: list[int], right: list[int], case: tuple, every: Any) -> str:
+    """Return how many rows came, or which are not right."""
+    line, _, _, length = case
+    if not line.split():
+        return ": there is no word, so only row 0 comes; split() finds none, split(' ') an empty one"
+    if len(rows) != len(right):
+        return f": {len(rows)} rows came, expected {length}: one for each word and then row 0"
+    if -1 in rows:
+        return f": number {rows.index(-1)} of your rows is no row of the table"
+    return f": you return the rows {rows} of the table, expected {right}"
+
+
+@compared(
+    "12.4",
+    _table(["photo", "a", "large", "circle"], "photo a purple circle", 4),
+    _table(["photo", "a", "large", "circle"], "a large large star", 7),
+    _table(["photo", "a", "large", "circle"], "zebra", 3),
+    _table(["photo", "a", "large", "circle"], "a photo of a large circle", 3),  # more words than rows
+    _table(["circle", "a"], "a circle a star a star", 8),
+    _table(["circle", "a"], "", 2),
+    _table(["circle", "a"], "circle", 1),
+    read=_rows,
+    same=operator.eq,
+    where=_line,
+    differs=_other_rows,
+)
+def vectors_of_words(line: str, vocabulary: list[str], table: np.ndarray, length: int) -> Any:
+    """``vectors(line, vocabulary, table, length)``: rows of a table for the first words, unknown ones, and the rest."""
+    known = [vocabulary.index(word) + 2 if word in vocabulary else 1 for word in line.split()]
+
+    def filled(rows: list[int], row: int = 0) -> list[int]:
+        return (rows + [row] * length)[:length]
+
+    return filled(known), {
+        "row 0 fills up to length rows, and of a longer line the first words stay": known,
+        "a line of more words than rows keeps its first ones, not the last": filled(known[-length:]),
+        "a word that is not known is left out; its vector is row 1": filled([row for row in known if row != 1]),
+        "a word that is not known has row 1; row 0 only fills up": filled([row if row != 1 else 0 for row in known]),
+        "row 0 fills up; row 1 is for words that are not known": filled(known, 1),
+    }
 
 
 _NUMBERS = {word: number for number, word in enumerate(["", "[UNK]", "a", "red", "photo", "circle", "of", "two"])}
@@ -81,91 +91,57 @@ _TEXTS = (
 def batches_of_numbers(function: Any) -> None:
     """``encoded(lines, clean, lookup, size)``: batches of lines, cleaned, split, looked up, and filled up with 0."""
     for texts, size in ((_TEXTS[0] + _TEXTS[1], 4), (_TEXTS[1] + _TEXTS[0][:1], 3)):
-        _encoded(function, texts, size)
+        calls: list[str] = []  # one name for each call, which may come from several threads at once
+        clean = _batchwise("clean", calls, _clean, tf.string)
+        lookup = _batchwise("lookup", calls, lambda word: _NUMBERS.get(word, 1), tf.int64)
+        given = tf.data.Dataset.from_tensor_slices(texts)
+        made = pipeline(function, given, clean, lookup, size)
+        if getattr(made.element_spec, "dtype", tf.int64) == tf.string:
+            raise Wrong("these are still words: lookup makes numbers of them")
+        lines = [[_NUMBERS.get(word, 1) for word in _clean(text).split()] for text in texts]
+        whole, longest = len(lines) // size * size, max(map(len, lines))
+        ideas = {
+            "the last batch is lost: a smaller one counts, too (drop_remainder)": _filled(lines[:whole], size),
+            "a line without a word is lost; it stays a line, of zeros only": _filled([n for n in lines if n], size),
+            'lines are filled up with 1, as if by unknown words; fill up with the text "", whose number is 0': (
+                _filled(lines, size, fill=1)
+            ),
+            "fill up to the longest line of its own batch only": _filled(lines, size, width=longest),
+        }
+        rules.data(made, _filled(lines, size), ordered=True, ideas=ideas)
+        batches = -(-len(lines) // size)
+        for name in ("clean", "lookup"):
+            if name not in calls:
+                raise Wrong(f"{name} is never called, so 'Circle!' and 'circle' are two words")
+            if calls.count(name) != batches:
+                many = f"{name} is called {calls.count(name)} times for {batches} batches"
+                raise Wrong(f"{many}: batch first, then call it once for each batch of {size} lines")
+        nothing_else(made, given)
 
 
 def _clean(text: str) -> str:
     return " ".join(re.sub(r"[^a-z ]", "", text.lower()).split())
 
 
-def _encoded(function: Any, texts: list[str], size: int) -> None:
-    """Check the answer on some lines."""
-    calls: list[str] = []  # one name for each call, which may come from several threads at once
+def _batchwise(name: str, calls: list[str], of_one: Callable[[str], Any], dtype: Any) -> Callable[[Any], Any]:
+    """Return a function of a tensor of texts, dense or ragged, that notes its calls."""
 
-    def batchwise(name: str, of_one: Callable[[str], Any], dtype: Any) -> Callable[[Any], Any]:
-        def count(given: Any) -> np.ndarray:
-            calls.append(name)
-            given = np.asarray(given, object)  # a single text comes as bytes
-            return np.array([of_one(one.decode()) for one in given.flat], dtype.as_numpy_dtype).reshape(given.shape)
+    def count(given: Any) -> np.ndarray:
+        calls.append(name)
+        given = np.asarray(given, object)  # a single text comes as bytes
+        return np.array([of_one(one.decode()) for one in given.flat], dtype.as_numpy_dtype).reshape(given.shape)
 
-        def called(given: Any) -> Any:
-            if isinstance(given, tf.RaggedTensor):
-                return given.with_flat_values(called(given.flat_values))
-            given = tf.convert_to_tensor(given, tf.string)
-            return tf.ensure_shape(tf.numpy_function(count, [given], dtype), given.shape)
+    def called(given: Any) -> Any:
+        if isinstance(given, tf.RaggedTensor):
+            return given.with_flat_values(called(given.flat_values))
+        given = tf.convert_to_tensor(given, tf.string)
+        return tf.ensure_shape(tf.numpy_function(count, [given], dtype), given.shape)
 
-        return called
-
-    clean, lookup = batchwise("clean", _clean, tf.string), batchwise("lookup", lambda w: _NUMBERS.get(w, 1), tf.int64)
-    given = tf.data.Dataset.from_tensor_slices(texts)
-    made = pipeline(function, given, clean, lookup, size)
-    dtype = getattr(made.element_spec, "dtype", tf.int64)
-    if dtype == tf.string:
-        raise Wrong("these are still words: lookup makes numbers of them")
-    got = values(made, len(texts))
-    if dtype != tf.int64:
-        raise Wrong(f"the numbers are {dtype.name}, expected int64, as lookup returns them")
-    if "clean" not in calls:
-        raise Wrong("clean is never called, so 'Circle!' and 'circle' are two words")
-    lines = [[_NUMBERS.get(word, 1) for word in _clean(text).split()] for text in texts]
-    want = [_filled(lines[first : first + size]) for first in range(0, len(lines), size)]
-    for name in ("clean", "lookup"):
-        if calls.count(name) > len(got):
-            raise Wrong(f"{name} is called {calls.count(name)} times for {len(got)} batches: batch first, then call it")
-    if got != want:
-        raise Wrong(_what_differs(got, want, lines))
-    for name in ("clean", "lookup"):
-        if calls.count(name) < len(want):
-            raise Wrong(f"{name} works on several batches in one call: call it once for each batch of {size} lines")
-    if rules.chain(made).any_order:
-        raise Wrong("the order may vary from run to run (deterministic=False), and nobody asked for that")
-    nothing_left_in(made)
-    same_options(made, given)
+    return called
 
 
-def _filled(rows: list[list[int]]) -> list[list[int]]:
-    """Return rows of one length, that of the longest one."""
-    longest = max(map(len, rows))
-    return [row + [0] * (longest - len(row)) for row in rows]
-
-
-def _what_differs(got: list[Any], want: list[list[list[int]]], lines: list[list[int]]) -> str:
-    """Return what is wrong with batches of numbers."""
-    ranks = {np.ndim(one) for one in got}
-    if ranks == {1}:
-        if [len(one) for one in got] == [len(one) for one in want]:
-            return "one number came for each line: split the clean lines into words, and look those up"
-        return "single lines came out, not batches"
-    if ranks != {2}:
-        return f"a batch has the rank {max(ranks, default=0)}, expected 2: lines and words"
-    sizes, right = [len(one) for one in got], [len(one) for one in want]
-    if sizes == right[:-1]:
-        return "the last batch is lost: a smaller one counts, too (drop_remainder)"
-    if sum(sizes) == sum(map(bool, lines)) < sum(right):
-        return "a line without a word is lost; it stays a line, of zeros only"
-    if sizes != right:
-        return f"batches of {sizes} lines came, expected {right}"
-    flat, wanted = ([row for one in batches for row in one] for batches in (got, want))
-    bare = [list(np.trim_zeros(row, "b")) for row in flat]
-    if bare == lines:
-        return f"a batch is filled up to {max(map(len, flat))} words: fill up to the longest line of its own batch only"
-    if sorted(bare) == sorted(lines):
-        return "the lines come in another order"
-    if flat == [[number or 1 for number in row] for row in wanted]:
-        return 'lines are filled up with 1, as if by unknown words; fill up with the text "", whose number is 0'
-    if any(0 in row for row in bare):
-        return "a 0 stands before a word: clean lines before you split them, and fill up at the end"
-    if any(len(mine) < len(own) for mine, own in zip(flat, wanted, strict=True)):
-        return "lines are cut off: a batch is as wide as its longest line"
-    first = next(n for n, (mine, own) in enumerate(zip(flat, wanted, strict=True)) if mine != own)
-    return f"line {first} became {flat[first]!r:.60}, expected {wanted[first]!r:.60}"
+def _filled(rows: list[list[int]], size: int, *, fill: int = 0, width: int | None = None) -> Any:
+    """Return batches of so many rows, filled up to one length, by default that of the longest one."""
+    lines = tf.data.Dataset.from_tensor_slices(tf.ragged.constant(rows, tf.int64, ragged_rank=1))
+    lines = lines.map(lambda line: line.to_tensor() if isinstance(line, tf.RaggedTensor) else line)
+    return lines.padded_batch(size, [width], tf.constant(fill, tf.int64))

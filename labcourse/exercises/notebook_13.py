@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from labcourse.exercise_data import array, close, compared, numeric
 from labcourse.grading import Unclear, Wrong, exercise
-from labcourse.student_code import call, numeric, whole_numbers
+from labcourse.student_code import call, whole_numbers
 
 
 @exercise("13.1")
@@ -23,27 +24,15 @@ def a_batch_of_samples(function: Any) -> None:
     made = call(function, samples)
     if not isinstance(made, (tuple, list)) or len(made) != 2:
         raise Wrong("return two things: the images, and the labels")
-    for what, part in zip(("images", "labels"), made, strict=True):
+    for what, part, truth in (("images", made[0], right), ("labels", made[1], np.int64(numbers))):
         if isinstance(part, (tuple, list)):
             raise Wrong(f"the {what} are a {type(part).__name__} of single ones: make one array of them")
-    images, labels = (np.asarray(part) for part in made)
-    if images.shape == (5,) and labels.shape == right.shape:
-        raise Wrong("the two are swapped: first the images, then the labels")
-    if images.shape != right.shape:
-        if images.shape == (5, 3, 6, 9):
-            raise Wrong("the colours are in front; here they stay at the end: (samples, height, width, 3)")
-        raise Wrong(f"the images have the shape {images.shape}, expected {right.shape}")
-    if images.dtype != np.uint8:
-        times = f"{images.dtype.itemsize} times the bytes" if images.dtype.itemsize > 1 else "another meaning"
-        raise Wrong(f"the images are {images.dtype}, which has {times}; uint8 until the device")
-    if not np.array_equal(images, right):
-        raise Wrong("the shape is right, the pixels or their order are not those of the samples")
-    if labels.shape != (5,):
-        raise Wrong(f"the labels have the shape {labels.shape}, expected (5,): one number for each sample")
-    if labels.dtype != np.int64:
-        raise Wrong(f"the labels are {labels.dtype}, expected int64")
-    if labels.tolist() != numbers:
-        raise Wrong("the labels are not those of the samples, in their order")
+        got = np.asarray(part)
+        if (got.shape, got.dtype) != (truth.shape, truth.dtype):
+            mine, wanted = (f"{one.dtype} of the shape {one.shape}" for one in (got, truth))
+            raise Wrong(f"the {what} are {mine}, expected {wanted}")
+        if not np.array_equal(got, truth):
+            raise Wrong(f"the {what} are not those of the samples, in their order")
 
 
 @exercise("13.2")
@@ -114,25 +103,19 @@ def _numbers_of_an_epoch(loader: Any, batch: int) -> list[int]:
     found = []
     for made in itertools.islice(loader, 15):
         if not isinstance(made, (tuple, list)) or len(made) != 2:
-            what = f"a list of {len(made)} samples" if isinstance(made, (tuple, list)) else f"one {type(made).__name__}"
-            raise Wrong(f"a batch is {what}, expected two tensors, images and labels: put it together in the worker")
-        for what, part in zip(("images", "labels"), made, strict=True):
-            kind = type(part).__name__
-            if kind == "ndarray":
-                raise Wrong(f"the {what} are an array of NumPy, which is pickled on its way: make a tensor of it")
-            if kind != "Tensor":
-                raise Wrong(f"the {what} are a {kind}, expected one tensor: put it together in the worker")
+            raise Wrong("a batch is not the two tensors, images and labels: put it together in the worker")
+        for what, part, wanted in (
+            ("images", made[0], ("uint8", (batch, 4, 6, 3))),
+            ("labels", made[1], ("int64", (batch,))),
+        ):
+            if type(part).__name__ != "Tensor":
+                words = "put them together in the worker, as one tensor: an array is pickled on its way"
+                raise Wrong(f"the {what} are a {type(part).__name__}: {words}")
+            got = str(part.dtype).removeprefix("torch."), tuple(part.shape)
+            if got != wanted:
+                mine, right = ("{} of the shape {}".format(*one) for one in (got, wanted))
+                raise Wrong(f"with batch={batch} the {what} of a batch are {mine}, expected {right}")
         images, labels = made
-        if str(images.dtype) != "torch.uint8":
-            raise Wrong(f"the images are {images.dtype}, expected torch.uint8: small as long as they are on their way")
-        expected = (batch, 4, 6, 3)
-        if tuple(images.shape) != expected:
-            last = found and tuple(images.shape) == (2, 4, 6, 3)
-            more = ": leave out the last batch, which is a smaller one" if last else f", expected {expected}"
-            raise Wrong(f"with batch={batch} the images of a batch have the shape {tuple(images.shape)}{more}")
-        if str(labels.dtype) != "torch.int64" or tuple(labels.shape) != (batch,):
-            shape = tuple(labels.shape)
-            raise Wrong(f"the labels are {labels.dtype} of the shape {shape}, expected torch.int64 and ({batch},)")
         numbers = [int(label) - 100 for label in labels]
         if any((image != 9 * number).any() for image, number in zip(images, numbers, strict=True)):
             raise Wrong("the pixels and the labels of a batch are not those of the same photos")
@@ -156,57 +139,41 @@ def workers_for(image_ms: float, batch: int, step_ms: float, cores: int) -> Any:
     """``workers(image_ms, batch, step_ms, cores)``: the work of a batch, in steps, rounded up; the cores at most."""
     need = image_ms * batch / step_ms
     return min(cores, math.ceil(need)), {
-        float(min(cores, math.ceil(need)) + 1): "one too many: fewer keep the accelerator busy, too",
-        float(cores): "that is the most; as many as make the batch in time are enough",
-        float(min(cores, math.ceil(step_ms / (image_ms * batch)))): "the work of a batch, by the time of a step",
-        float(math.floor(need) + 1): "one too many: so many make the batch exactly in time",
-        float(max(cores, math.ceil(need))): "the cores are the most, not the least: min, not max",
-        math.ceil(need): "more workers than cores gain nothing",
-        float(min(cores, math.ceil(image_ms / step_ms))): "the work of a step is that of a whole batch",
-        need: "there is no part of a worker: round up, and no more than the cores",
-        min(cores, need): "there is no part of a worker: round up",
-        float(math.floor(need)): "rounded down, the accelerator waits: round up",
-        float(min(cores, math.floor(need))): "rounded down, the accelerator waits: round up",
-        step_ms / (image_ms * batch): "the other way round: the work of a batch, by the time of a step",
-    }  # fmt: skip
+        "that is the most; as many as make the batch in time are enough": cores,
+        "more workers than cores gain nothing": math.ceil(need),
+        "the work of a step is that of a whole batch": min(cores, math.ceil(image_ms / step_ms)),
+        "there is no part of a worker: round up": min(cores, need),
+        "rounded down, the accelerator waits: round up": min(cores, math.floor(need)),
+    }
 
 
-@exercise("13.5")
-def mirrored_boxes(function: Any) -> None:
+_BOXES = np.sort(np.random.default_rng(4).uniform(0, 1, (6, 2, 2)).astype(np.float32), axis=1).reshape(6, 4)
+
+
+def _shaped(function: Any, boxes: np.ndarray) -> np.ndarray:
+    made = array(function, boxes)
+    if made.shape != boxes.shape:
+        raise Wrong(f"the boxes have the shape {made.shape}, expected {boxes.shape}")
+    return made
+
+
+@compared(
+    "13.5",
+    (_BOXES,),
+    read=_shaped,
+    same=close,
+    where=lambda made, boxes: "the box {} became {}".format(*(each[0].round(2).tolist() for each in (boxes, made))),
+    differs=lambda *_: "",
+)
+def mirrored_boxes(boxes: np.ndarray) -> Any:
     """``flipped(boxes)``: left and right change places, each counted from the other side; top and bottom stay."""
-    corners = np.random.default_rng(4).uniform(0, 1, (6, 2, 2)).astype(np.float32)
-    boxes = np.sort(corners, axis=1).reshape(6, 4)
-    made = np.asarray(call(function, boxes.copy()))
-    right = np.stack([1 - boxes[:, 2], boxes[:, 1], 1 - boxes[:, 0], boxes[:, 3]], axis=1)
-    if made.shape != right.shape:
-        raise Wrong(f"the boxes have the shape {made.shape}, expected {right.shape}")
-    for wrong, hint in (
-        (boxes, "nothing has changed"),
-        (right[:, [2, 1, 0, 3]], "left is larger than right: they change places, too"),
-        (boxes[:, [2, 1, 0, 3]], "left and right only changed places; count them from the other side"),
-        (np.stack([boxes[:, 0], 1 - boxes[:, 3], boxes[:, 2], 1 - boxes[:, 1]], axis=1), "upside down: not the height"),
-        (right - np.array([1, 0, 1, 0]), "left is negative: the other side is at 1, so count from there"),
-        (right + np.array([223, 0, 223, 0]), "the places are shares from 0 to 1, not pixels"),
-        (
-            np.stack([1 - boxes[:, 0] - boxes[:, 2], *boxes[:, 1:].T], axis=1),
-            "the third number is the right side, not a width",
-        ),
-        (right * np.array([224, 1, 224, 1]), "the places are shares from 0 to 1, not pixels"),
-        (right * 224, "the places are shares from 0 to 1, not pixels"),
-        (right.round(2), "the places are rounded: keep them as exact as they were"),
-        (np.trunc(right), "the places are rounded to whole numbers; they are shares from 0 to 1"),
-        (right[::-1], "the boxes come in another order"),
-        (1 - boxes, "left and right do not change places so, and top and bottom stay as they are"),
-        (np.stack([*boxes.T[:2], right[:, 2], boxes[:, 3]], axis=1), "only right changed; left is the mirrored right"),
-        (np.concatenate([right[:1], boxes[1:]]), "only the first box is mirrored"),
-        (
-            np.stack([right[:, 0], *boxes[:, 1:].T], axis=1),
-            "only left changed, or left was overwritten before it was read: copy it first; boxes[:, 0] is no copy",
-        ),
-        (1 - boxes[:, [2, 3, 0, 1]], "left and right and also top and bottom; a mirror keeps the height"),
-    ):
-        if np.allclose(made, wrong, atol=1e-5):
-            raise Wrong(hint)
-    if not np.allclose(made, right, atol=1e-5):
-        was, now = (np.asarray(all_, float)[0].round(2).tolist() for all_ in (boxes, made))
-        raise Wrong(f"the box {was} became {now}")
+    left, top, right, bottom = boxes.T
+    mirrored = np.stack([1 - right, top, 1 - left, bottom], axis=1)
+    overwritten = np.stack([1 - right, top, right, bottom], axis=1)
+    return mirrored, {
+        "nothing has changed": boxes,
+        "left is larger than right: they change places, too": mirrored[:, [2, 1, 0, 3]],
+        "left and right only changed places; count them from the other side": boxes[:, [2, 1, 0, 3]],
+        "upside down: not the height": np.stack([left, 1 - bottom, right, 1 - top], axis=1),
+        "only left changed, or left was overwritten before it was read: copy it first": overwritten,
+    }

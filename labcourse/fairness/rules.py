@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -33,7 +35,7 @@ def dataset(made: Any) -> None:
         raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
 
 
-def data(made: Any, truth: Any, *, ordered: bool) -> None:
+def data(made: Any, truth: Any, *, ordered: bool, ideas: Mapping[str, Any] = MappingProxyType({})) -> None:
     """Compare the elements of a pipeline with those that it should deliver.
 
     Parameters
@@ -44,6 +46,8 @@ def data(made: Any, truth: Any, *, ordered: bool) -> None:
         The lab's own pipeline, finite.
     ordered : bool
         Whether the order counts.
+    ideas : mapping of str to tf.data.Dataset
+        By the hint for a wrong idea, the dataset of who has it.
 
     Raises
     ------
@@ -51,9 +55,14 @@ def data(made: Any, truth: Any, *, ordered: bool) -> None:
         If dtypes, shapes, number, values or order differ.
     """
     _spec(made.element_spec, truth.element_spec)
-    want = [_rows(element) for element in truth]
+    right = list(truth)
+    want = [_rows(element) for element in right]
     # One more than there are: enough to see that it does not end.
-    got = [_rows(element) for element in pull_with_timeout(made.take(len(want) + 1))]
+    mine = list(pull_with_timeout(made.take(len(want) + 1)))
+    got = [_rows(element) for element in mine]
+    for hint, idea in ideas.items() if got != want else ():
+        if got == [_rows(element) for element in idea.take(len(want) + 1)]:
+            raise Wrong(hint)
     if len(got) > len(want):
         raise Wrong(f"more than {len(want)} elements came out, {len(want)} are right: look for a repeat or an unbatch")
     if got == want:
@@ -71,7 +80,9 @@ def data(made: Any, truth: Any, *, ordered: bool) -> None:
         raise Wrong(f"{lost} of {total} elements are missing: drop_remainder, take, skip or a filter loses them")
     if extra and all(should[r] for r in have - should):
         raise Wrong(f"{extra} elements came more than once, {lost} of {total} are missing")
-    raise Wrong(f"{extra} of {total} values are not the right ones: apply every stage once, in its order")
+    first = next(place for place, pair in enumerate(zip(got, want, strict=False)) if len(set(pair)) > 1)
+    such = f"such as {_short(mine[first])} in place of {_short(right[first])}"
+    raise Wrong(f"{extra} of {total} values are not the right ones: apply every stage once, in its order; {such}")
 
 
 def chain(made: Any) -> Chain:
@@ -133,8 +144,24 @@ def bounded(chain: Chain, task: Any) -> None:
         raise Wrong(f"{calls:,} calls at once hold as many elements in memory; {_MOST_CALLS} are allowed")
 
 
+def tensors(spec: Any) -> None:
+    """Refuse elements that are no single tensors.
+
+    Raises
+    ------
+    Wrong
+        If not.
+    """
+    if isinstance(spec, tf.data.DatasetSpec):
+        raise Wrong("the elements are themselves datasets, no tensors: take away window()")
+    if not isinstance(spec, tf.TensorSpec):
+        raise Wrong(f"the elements are {_words(spec)}: each must be one plain tensor")
+
+
 def _spec(made: Any, truth: Any) -> None:
     """Compare types and dtypes; a shape may say more than the other, not something else."""
+    if isinstance(truth, tf.TensorSpec):
+        tensors(made)
     try:
         tf.nest.assert_same_structure(made, truth)
     except (ValueError, TypeError):
@@ -150,7 +177,9 @@ def _spec(made: Any, truth: Any) -> None:
 
 
 def _words(spec: Any) -> str:
-    return f"{spec}"[:80] if isinstance(spec, (tuple, dict)) else "single tensors"
+    if isinstance(spec, (tuple, dict)):
+        return f"{spec}"[:80]
+    return "single tensors" if isinstance(spec, tf.TensorSpec) else f"{type(spec).__name__.removesuffix('Spec')}s"
 
 
 def _rows(element: Any) -> tuple[bytes, ...]:
@@ -159,6 +188,11 @@ def _rows(element: Any) -> tuple[bytes, ...]:
     if all(part.ndim for part in parts) and len({len(part) for part in parts}) == 1:
         return tuple(b"|".join(_bytes(part[i]) for part in parts) for i in range(len(parts[0])))
     return (b"|".join(_bytes(part) for part in parts),)
+
+
+def _short(element: Any) -> str:
+    parts = [np.asarray(part).tolist() for part in tf.nest.flatten(element)]
+    return f"{parts[0] if len(parts) == 1 else parts!r}"[:60]
 
 
 def _bytes(value: Any) -> bytes:

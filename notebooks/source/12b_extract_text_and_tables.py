@@ -205,7 +205,7 @@ for row in rows.map(numbers).unbatch().as_numpy_iterator():
 # - row 1 is for every word that is not known,
 # - row 2 is for the first word of the vocabulary, row 3 for the second, and so on.
 #
-# The result has `length` rows: the vectors of the words, then row 0 as often as needed. For example, with the vocabulary `["the", "a"]` and the length 3, the line `"a zebra"` becomes rows 3, 1 and 0 of the table. Three lines.
+# The result has `length` rows: the vectors of the words, then row 0 as often as needed. Of a longer line the first `length` words stay. For example, with the vocabulary `["the", "a"]` and the length 3, the line `"a zebra"` becomes rows 3, 1 and 0 of the table. Three lines.
 
 # %% tags=["stub"]
 def vectors(line, vocabulary, table, length):
@@ -214,7 +214,7 @@ def vectors(line, vocabulary, table, length):
 # %% tags=["solution"]
 def vectors(line, vocabulary, table, length):
     known = {word: number for number, word in enumerate(vocabulary, 2)}
-    numbers = [known.get(word, 1) for word in line.split()]
+    numbers = [known.get(word, 1) for word in line.split()][:length]
     return table[numbers + [0] * (length - len(numbers))]
 
 # %%

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import runpy
 import signal
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,9 +14,12 @@ from pathlib import Path
 import pytest
 from asked import asked
 
-from labcourse import grading
+from labcourse import exercise_data, exercise_numbers, grading
 from labcourse.fairness import timeouts
 from labcourse.grading import check
+
+for _number in grading.numbers():
+    exercise_numbers.load(_number)
 
 # Right shape, wrong idea: what students really hand in, and a word of the hint that must come back.
 _FILES = [runpy.run_path(str(p)) for p in sorted((Path(__file__).parent / "wrong_answers").glob("notebook_*.py"))]
@@ -34,13 +40,50 @@ def case(number, *values):
     return pytest.param(number, *values, marks=marks + [pytest.mark.long] * slow)
 
 
-def test_every_exercise_has_its_wrong_answers_and_five_right_ones():
-    assert set(WRONG) == set(grading.numbers())
-    assert {number: len(RIGHT.get(number, ())) for number in WRONG if len(RIGHT.get(number, ())) < 5} == {}
+def test_every_exercise_has_right_answers_and_wrong_ones_that_are_known():
+    assert set(RIGHT) == set(grading.numbers())
+    assert set(WRONG) | set(exercise_data.EXERCISES) == set(grading.numbers())
+
+
+# -- exercises as data: their ideas are the wrong answers -------------------------
+
+
+def handed_in(asked_for, hint):
+    """Compare the answers of who has the idea behind a hint, and return what the student is told."""
+    with pytest.raises(grading.Wrong) as told:
+        asked_for.compare(lambda *case: asked_for.wrong(hint, *case))
+    return str(told.value)
+
+
+@pytest.mark.parametrize("number", sorted(exercise_data.EXERCISES))
+def test_each_wrong_idea_is_refused_with_its_own_hint(number):
+    """So an idea is wrong in some case, no other idea that comes before it shadows it, and cases tell ideas apart."""
+    asked_for = exercise_data.EXERCISES[number]
+    hints = asked_for.hints()
+    assert 0 < len(hints) <= exercise_data.MOST_IDEAS
+    for hint in hints:
+        assert handed_in(asked_for, hint).endswith(hint)
+
+
+@pytest.mark.parametrize("number", sorted(exercise_data.EXERCISES))
+def test_who_has_the_right_answers_is_told_nothing_and_the_order_of_ideas_does_not_matter(number, monkeypatch):
+    asked_for = exercise_data.EXERCISES[number]
+    assert asked_for.compare(lambda *case: asked_for.truth(*case)[0]) is None
+
+    def turned(*case):
+        right, ideas = asked_for.truth(*case)
+        return right, dict(reversed(ideas.items()))
+
+    backwards = dataclasses.replace(asked_for, truth=turned)
+    for hint in asked_for.hints():
+        assert handed_in(backwards, hint).endswith(hint)
+
+
+# -- answers that are no idea -----------------------------------------------------
 
 
 @pytest.mark.random
-@pytest.mark.sample(40)
+@pytest.mark.sample(60)
 @pytest.mark.parametrize(("number", "answer", "word"), [case(n, f, w) for n, cases in WRONG.items() for f, w in cases])
 def test_a_plausible_wrong_answer_fails_with_the_hint_that_fits(number, answer, word):
     result = asked(number, answer)
@@ -253,6 +296,18 @@ def test_an_exercise_that_is_not_there_is_a_failed_result_that_names_those_there
     assert result.status == grading.FAILED
     assert "there is no exercise" in result.hint
     assert "00.1" in result.hint
+
+
+def test_an_exercise_imports_the_module_of_its_notebook_alone_and_each_module_registers_what_the_table_says():
+    code = (
+        "import sys\n"
+        "from labcourse import exercise_numbers, grading\n"
+        "grading.check('02.1', None)\n"
+        "print(*[name for name in sys.modules if name.startswith('labcourse.exercises.')], *sorted(grading.CHECKS))"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["labcourse.exercises.notebook_02", "02.1", "02.2", "02.3"]
+    assert sorted(grading.CHECKS) == list(grading.numbers())
 
 
 def test_a_slip_in_a_number_names_the_exercises_of_its_notebook():

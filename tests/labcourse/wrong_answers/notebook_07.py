@@ -40,15 +40,6 @@ def unparsed(serialized):
     return features["photo"], features["class"]
 
 
-def inverse(image, top, left, size):
-    return image - square(image, top, left, size)
-
-
-def thrown_away(image, top, left, size):
-    blackened(image, slice(top, top + size), slice(left, left + size))
-    return image
-
-
 def with_label(record, change):
     import tensorflow as tf
 
@@ -61,13 +52,6 @@ def decoded(record):
 
     image, label = pair(record)
     return tf.io.decode_raw(image, tf.uint8), label
-
-
-def as_an_image(record):
-    import tensorflow as tf
-
-    image, label = pair(record)
-    return tf.io.decode_jpeg(image, channels=3), label
 
 
 def as_bytes(image):
@@ -129,30 +113,6 @@ def masked_32(image, top, left, size):
     return tf.where(mask(32, 32, top, left, size), 0.0, image)
 
 
-def padded(image, top, left, size):
-    import tensorflow as tf
-
-    height, width, _ = image.shape
-    around = [[top, height - top - size], [left, width - left - size], [0, 0]]
-    return image * tf.pad(tf.zeros([size, size, 3]), around, constant_values=1)
-
-
-def pieced(image, top, left, size):
-    import tensorflow as tf
-
-    middle, end = image[top : top + size], left + size
-    middle = tf.concat([middle[:, :left], tf.zeros_like(middle[:, left:end]), middle[:, end:]], 1)
-    return tf.concat([image[:top], middle, image[top + size :]], 0)
-
-
-def assigned(image, top, left, size):
-    import tensorflow as tf
-
-    kept = tf.Variable(image)
-    kept[top : top + size, left : left + size].assign(tf.zeros([size, size, 3]))
-    return kept
-
-
 def batchwise(record):
     import tensorflow as tf
 
@@ -169,40 +129,10 @@ def in_sequence(record):
     return found["photo"], found["class"]
 
 
-def densified(record):
-    import tensorflow as tf
-
-    spec = {"photo": tf.io.VarLenFeature(tf.string), "class": tf.io.VarLenFeature(tf.int64)}
-    found = tf.io.parse_single_example(record, spec)
-    return tf.sparse.to_dense(found["photo"], default_value=b"")[0], tf.cast(found["class"].values[0], tf.int32)
-
-
-def as_a_function(record):
-    import tensorflow as tf
-
-    return tf.function(pair)(record)
-
-
-def out_of_graph(record):
-    import tensorflow as tf
-
-    def read(serialized):
-        return in_python(serialized)
-
-    image, label = tf.py_function(read, [record], [tf.string, tf.int64])
-    return tf.ensure_shape(image, []), tf.ensure_shape(label, [])
-
-
 WRONG = {
     "07.1": [
-        (lambda total, servers: 10 * servers, "below 10 MB"),
-        (lambda total, servers: min(10 * servers, total // 10), "each needs one"),
-        (lambda total, servers: total // 10, "more than ten"),
-        (lambda total, servers: max(10 * servers, total // 10), "more than ten"),
-        (lambda total, servers: max(servers, min(10 * servers, total / 10)), "whole"),
-        (lambda total, servers: max(servers, min(10 * servers, -(-total // 10))), "rounded up"),
-        (lambda total, servers: max(servers, min(10 * servers, (total - 1) // 10)), "exactly 10 MB are large enough"),
-        (lambda total, servers: max(servers, min(10 * servers, round(total / 10 - 0.4))), "rounded up"),
+        (lambda total, servers: max(servers, min(10 * servers, (total - 1) // 10)), "expected"),
+        (lambda total, servers: 10 * servers if total >= 100 * servers else servers, "expected"),
     ],
     "07.2": [
         (lambda record: parsed(record, image="image", label="label"), "image"),
@@ -214,31 +144,28 @@ WRONG = {
         (lambda record: with_label(record, lambda tf, label: tf.strings.as_string(label)), "yours is text"),
         (lambda record: with_label(record, lambda tf, label: tf.cast(label, tf.float32)), "yours is float32"),
         (decoded, "decoded already"),
-        (as_an_image, "decoded already"),
-        (sparse, "not a SparseTensor: return what a FixedLenFeature"),
-        (unparsed, "not a FixedLenFeature: return what a FixedLenFeature"),
+        (sparse, "not a SparseTensor:"),
+        (unparsed, "not a FixedLenFeature:"),
         (lambda record: (*pair(record), record), "not a tuple of 3"),
         (in_python, "but not in a map"),
         (lambda record: with_label(record, lambda tf, label: tf.cast(label, tf.uint8)), "uint8 does not hold"),
         (stripped, "do not strip them"),
-        (made_up, "a record without class is damaged"),
+        (made_up, "a record without class is"),
+        (lambda record: with_label(record, lambda tf, label: label - 1), "of class 3 you return"),
+        (lambda record: with_label(record, lambda tf, label: tf.cast(label, tf.int16)), "int16 does not hold"),
     ],
     "07.3": [
-        (thrown_away, "thrown away"),
-        (lambda im, top, left, size: blackened(im, slice(top, size), slice(left, size)), "thrown away"),
         (lambda im, top, left, size: blackened(im, slice(top, top + size), slice(None)), "start and an end"),
         (
             lambda im, top, left, size: blackened(im, slice(left, left + size), slice(top, top + size)),
             "from [11, 20] to",
         ),
         (lambda im, top, left, size: as_bytes(square(im, top, left, size)), "became uint8"),
-        (lambda im, top, left, size: square(im, top, left, size + 1), "expected the 64 from [20, 11] to [27, 18]"),
         (lambda im, top, left, size: square(im, top, left, size) * 0.5, "other pixels changed"),
         (red_only, "all three colours"),
-        (inverse, "expected the 64 from [20, 11] to [27, 18]"),
-        (lambda im, top, left, size: (square(im, top, left, size), 3), "the image alone, not a tuple"),
+        (lambda im, top, left, size: (square(im, top, left, size), 3), "the image alone, not a"),
         (turned, "for (13, 12, 12) of 45 x 30 pixels"),
-        (masked_32, "right for square images only"),
+        (masked_32, "right for square images"),
         (lambda im, top, left, size: square(im, top, left, min(size, 8)), "expected the 144 from [13, 12] to"),
         (lambda im, top, left, size: im[top : top + size, left : left + size], "shape"),
     ],
@@ -246,31 +173,15 @@ WRONG = {
 
 RIGHT = {
     "07.1": [
-        lambda total, servers: sorted([servers, int(total / 10), 10 * servers])[1],
         lambda total, servers: np.clip(total // 10, servers, 10 * servers),
-        lambda total, servers: max(servers, min(divmod(total, 10)[0], 10 * servers)),
-        lambda total, servers: next(n for n in range(10 * servers, 0, -1) if total >= 10 * n or n == servers),
         lambda total, servers: math.floor(max(servers, min(10.0 * servers, total / 10))),
     ],
-    "07.2": [batchwise, in_sequence, densified, as_a_function, out_of_graph],
+    "07.2": [
+        batchwise,
+        in_sequence,
+    ],
     "07.3": [
         square,
-        padded,
-        pieced,
-        assigned,
         lambda im, *place: im * (1 - np.float32(mask(*im.shape[:2], *place))),
     ],
 }
-
-
-WRONG["07.1"] += [
-    (lambda total, servers: total / (10 * servers), "size of a shard"),
-    (lambda total, servers: 10 * servers if total >= 100 * servers else servers, "is the least"),
-]
-WRONG["07.2"] += [
-    (lambda record: with_label(record, lambda tf, label: label - 1), "of class 3 you return"),
-    (lambda record: with_label(record, lambda tf, label: tf.cast(label, tf.int16)), "int16 does not hold"),
-]
-WRONG["07.3"] += [
-    (lambda im, top, left, size: square(im, top, left, min(size, im.shape[1] - left - 1)), "for (3, 18, 12)"),
-]

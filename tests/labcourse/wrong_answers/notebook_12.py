@@ -1,7 +1,6 @@
 """Right shape, wrong idea: what students hand in for notebook 12, and a word of the hint that must come back."""
 
 import math
-from fractions import Fraction
 
 import numpy as np
 
@@ -52,16 +51,6 @@ def _stacked(path):
     return tf.data.FixedLengthRecordDataset([path], 3074).map(split, num_parallel_calls=2)
 
 
-def _at_once(path):
-    """Read the whole file with NumPy: it is small."""
-    import numpy as np
-    import tensorflow as tf
-
-    values = np.fromfile(path, np.uint8).reshape(-1, 3074)
-    images = values[:, 2:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-    return tf.data.Dataset.from_tensor_slices((images, values[:, 1].astype(np.int64)))
-
-
 def _query(text, types=("int64",)):
     def part_of(path, workers, worker):
         import tensorflow as tf
@@ -73,6 +62,8 @@ def _query(text, types=("int64",)):
 
 
 _ALL = "select label from photos order by id"
+
+
 _RIGHT = "select label from photos where id % {workers} = {worker} order by id"
 
 
@@ -109,91 +100,12 @@ def _in_python(path, workers, worker):
     return tf.data.Dataset.from_generator(labels, output_signature=tf.TensorSpec([], tf.int64))
 
 
-def _with_ids(path, workers, worker):
-    """Ask for the ids, too, and drop them."""
-    text = "select id, label from photos where id % {workers} = {worker} order by id"
-    return _query(text, ("int64", "int64"))(path, workers, worker).map(lambda number, label: label)
-
-
-WRONG = {
-    "12.1": [
-        (_records(labels=1), "two labels and three planes are 3,074 bytes"),
-        (_records(label=0), "coarse class"),
-        (_records(shape=(32, 32, 3), order=None), "colour by colour"),
-        (_records(order=(2, 1, 0)), "rows and columns are swapped"),
-        (_records(order=None), "expected (32, 32, 3)"),
-        (_records(first=1), "one byte too early"),
-        (_records(dtype="int32"), "the class is tf.int32"),
-        (_float, "the image is tf.float32"),
-        (_unlabelled, "a pair"),
-        (_twice, "more than 5 images"),
-        (lambda path: _records()(path).take(3), "3 images came out"),
-        (lambda path: _records()(path).take(100), "take(100) is left in"),
-        (lambda path: _records()(path).cache(), "cache() is left in"),
-    ],
-    "12.2": [
-        (_sharded, "every worker reads the whole table"),
-        (_filtered, "every worker reads the whole table"),
-        (_query(_ALL), "all 31 rows came"),
-        (_query("select label from photos where id % {workers} = {worker}"), "promises none"),
-        (_query(_RIGHT + " desc"), "their order is not"),
-        (_query("select label from photos where (id - 1) % {workers} = {worker} order by id"), "the rows of worker 2"),
-        (_query("select id from photos where id % {workers} = {worker} order by id"), "the task asks for their labels"),
-        (_query("select label from photos where id / {workers} = {worker} order by id"), "expected the 10"),
-        (lambda *given: _query(_RIGHT)(*given).cache(), "cache() is left in"),
-        (_query(_RIGHT, ("int32",)), "the labels are int32"),
-        (_filtered_in_python, "every worker reads the labels of all rows"),
-        (_query(_RIGHT + " limit 10"), "look for a limit"),
-        (_query(_RIGHT + " limit 1000"), "look for a limit"),
-    ],
-    "12.3": [
-        (lambda photos_per_s, request_ms: photos_per_s * request_ms / 1000, "round up"),
-        (lambda photos_per_s, request_ms: photos_per_s * request_ms // 1000, "too late"),
-        (lambda photos_per_s, request_ms: photos_per_s * request_ms, "milliseconds"),
-        (lambda photos_per_s, request_ms: photos_per_s * request_ms // 1000 + 1, "one too many"),
-        (lambda photos_per_s, request_ms: 1000 / request_ms, "one connection"),
-        (lambda photos_per_s, request_ms: photos_per_s / request_ms, "multiply"),
-    ],
-}
-
-
 def _counted(photos_per_s, request_ms):
     """Add connections until they are enough."""
     number = 1
     while number * 1000 < photos_per_s * request_ms:
         number += 1
     return float(number)
-
-
-RIGHT = {
-    "12.1": [
-        _stacked,
-        _at_once,
-        _records(),
-        lambda path: _records()(path).prefetch(2),
-        lambda path: _records()(path).map(lambda image, label: (image, label), num_parallel_calls=2),
-    ],
-    "12.2": [
-        _in_python,
-        _with_ids,
-        _query(_RIGHT),
-        _query("select label from photos where id % {workers} = {worker} order by photos.id asc"),
-        lambda *given: _query(_RIGHT)(*given).prefetch(2),
-    ],
-    "12.3": [
-        _counted,
-        lambda photos_per_s, request_ms: math.ceil(photos_per_s * request_ms / 1000),
-        lambda photos_per_s, request_ms: np.ceil(np.multiply(photos_per_s, request_ms) / 1e3),
-        lambda photos_per_s, request_ms: -int(-photos_per_s * request_ms // 1000),
-        lambda photos_per_s, request_ms: math.ceil(Fraction(photos_per_s) * Fraction(request_ms) / 1000),
-    ],
-}
-
-
-# Other usual wrong ideas, each in one line.
-WRONG["12.3"] += [
-    (lambda rate, ms: round(rate * ms / 1000), "round up"),
-]
 
 
 def _backwards(path):
@@ -214,20 +126,59 @@ def _widened(label, image):
     return tf.cast(label, tf.int64), image
 
 
-WRONG["12.1"] += [
-    (_backwards, "begins with red"),
-    (_turned_round, "turned round: first the image"),
-    (lambda path: _any_order(_records()(path)), "the order may vary"),
-]
-WRONG["12.2"] += [
-    (_query("select distinct label from photos where id % {workers} = {worker} order by id"), "or a distinct"),
-    (lambda *given: _query(_RIGHT)(*given).batch(1), "each is one label"),
-    (lambda *given: _any_order(_query(_RIGHT)(*given)), "the order may vary"),
-]
-WRONG["12.3"] += [
-    (lambda rate, ms: int(rate * ms / 1000 + 0.99), "rounded down"),
-    (lambda rate, ms: math.ceil(round(rate * ms / 1000, 1)), "rounded down"),
-    (lambda rate, ms: math.ceil(rate * round(ms) / 1000), "for (2002, 2.5) you return 5"),
-    (lambda rate, ms: math.ceil(rate / round(1000 / ms)), "round once"),
-    (lambda rate, ms: math.ceil(rate * ms / 1000) + 1, "one too many"),
-]
+WRONG = {
+    "12.1": [
+        (_records(labels=1), "two labels and three planes are 3,074 bytes"),
+        (_records(label=0), "coarse class"),
+        (_records(shape=(32, 32, 3), order=None), "colour by colour"),
+        (_records(order=(2, 1, 0)), "rows and columns are"),
+        (_records(order=None), "expected (32, 32, 3)"),
+        (_records(first=1), "apply every stage once,"),
+        (_records(dtype="int32"), "the dtype is int"),
+        (_float, "the dtype is float"),
+        (_unlabelled, "the elements are single"),
+        (_twice, "look for a repeat or an"),
+        (lambda path: _records()(path).take(3), "drop_remainder, take,"),
+        (lambda path: _records()(path).take(100), "take(100) is left in"),
+        (lambda path: _records()(path).cache(), "cache() is left in"),
+        (_backwards, "begins with red"),
+        (_turned_round, "the dtype is int"),
+        (lambda path: _any_order(_records()(path)), "the order may vary"),
+    ],
+    "12.2": [
+        (_sharded, "every worker reads the"),
+        (_filtered, "every worker reads the"),
+        (_query(_ALL), "all rows came; where id %"),
+        (_query("select label from photos where id % {workers} = {worker}"), "promises none"),
+        (_query(_RIGHT + " desc"), "the task says to keep it"),
+        (
+            _query("select label from photos where (id - 1) % {workers} = {worker} order by id"),
+            "these are the rows of",
+        ),
+        (_query("select id from photos where id % {workers} = {worker} order by id"), "the task asks for their"),
+        (
+            _query("select label from photos where id / {workers} = {worker} order by id"),
+            "apply every stage once,",
+        ),
+        (lambda *given: _query(_RIGHT)(*given).cache(), "cache() is left in"),
+        (_query(_RIGHT, ("int32",)), "the dtype is int"),
+        (_query(_RIGHT + " limit 10"), "drop_remainder, take,"),
+        (lambda *given: _query(_RIGHT)(*given).batch(1), "the shape is"),
+        (lambda *given: _any_order(_query(_RIGHT)(*given)), "the order may vary"),
+    ],
+}
+
+RIGHT = {
+    "12.1": [
+        _stacked,
+        lambda path: _records()(path).prefetch(2),
+    ],
+    "12.2": [
+        _in_python,
+        lambda *given: _query(_RIGHT)(*given).prefetch(2),
+    ],
+    "12.3": [
+        _counted,
+        lambda photos_per_s, request_ms: math.ceil(photos_per_s * request_ms / 1000),
+    ],
+}

@@ -23,16 +23,6 @@ def _filled(samples):
     return [images, labels]
 
 
-def _turned_in_place(samples):
-    for image, _ in samples:
-        image[:] = image[..., ::-1]
-    return _collate()(samples)
-
-
-#: Exercises whose answers are written in PyTorch.
-NEEDS_LOADERS = {"13.3"}
-
-
 def _loader(**settings):
     """Return the right answer with other settings; those that are functions get what the answer got."""
 
@@ -71,12 +61,6 @@ def _random(photos):
     return torch.utils.data.RandomSampler(photos)
 
 
-def _seeded(photos, batch, workers):
-    import torch
-
-    return torch.Generator().manual_seed(13)
-
-
 def _batches_of_numbers(photos, batch, workers):
     import torch
 
@@ -112,52 +96,6 @@ class _Turned:
         return self.photos[number][0], self.photos[-1 - number][1]
 
 
-WRONG = {
-    "13.1": [
-        (lambda samples: (tuple(image for image, _ in samples), np.arange(len(samples))), "make one array"),
-        (lambda samples: (np.stack([image for image, _ in samples]), [one for _, one in samples]), "make one array"),
-        (lambda samples: np.stack([image for image, _ in samples]), "two things"),
-        (_collate(lambda them: np.stack(them).astype(np.float32)), "4 times the bytes"),
-        (_collate(lambda them: np.stack(them).astype(np.int8)), "another meaning"),
-        (_collate(lambda them: np.stack(them).transpose(0, 3, 1, 2)), "colours are in front"),
-        (_collate(lambda them: np.concatenate(them)), "expected (5, 6, 9, 3)"),
-        (_collate(lambda them: np.stack(them)[::-1]), "their order"),
-        (_turned_in_place, "the pixels or their order"),
-        (_collate(labels=lambda them: np.array(them, np.int32)), "expected int64"),
-        (_collate(labels=lambda them: np.array(them)[:, None]), "one number for each sample"),
-        (_collate(labels=lambda them: np.array(sorted(them), np.int64)), "not those of the samples"),
-    ],
-    "13.2": [
-        (lambda length, workers, worker: list(range(length)), "every worker has all photos"),
-        (lambda length, workers, worker: list(range(worker, length, workers + 1)), "nobody has number"),
-        (lambda length, workers, worker: list(range(length // workers * worker, length // workers * (worker + 1))),
-         "nobody has number"),
-        (lambda length, workers, worker: list(range(length)) if worker == 0 else [], "keeps all others waiting"),
-        (lambda length, workers, worker: list(range(worker, length + 1, workers)), "there is no number"),
-        (lambda length, workers, worker: [*range(worker, length, workers), *range(worker, length, workers)], "twice"),
-        (lambda length, workers, worker: np.array_split(np.arange(length), workers), "not the parts of all"),
-        (lambda length, workers, worker: length // workers, "3 workers: return the list of the numbers, not int"),
-        (lambda length, workers, worker: np.arange(worker, length, workers) + 0.5, "whole numbers, not 0.5"),
-    ],
-    "13.4": [
-        (lambda image_ms, batch, step_ms, cores: math.ceil(image_ms * batch / step_ms), "gain nothing"),
-        (lambda image_ms, batch, step_ms, cores: min(cores, image_ms * batch / step_ms), "round up"),
-        (lambda image_ms, batch, step_ms, cores: min(cores, image_ms * batch // step_ms), "rounded down"),
-        (lambda image_ms, batch, step_ms, cores: step_ms / (image_ms * batch), "other way round"),
-        (lambda image_ms, batch, step_ms, cores: max(cores, -(-image_ms * batch // step_ms)), "min, not max"),
-    ],
-    "13.5": [
-        (lambda boxes: boxes, "nothing has changed"),
-        (lambda boxes: boxes[:2], "expected (6, 4)"),
-        (lambda boxes: np.abs(boxes - [1, 0, 1, 0]), "change places, too"),
-        (lambda boxes: boxes[:, [2, 1, 0, 3]], "from the other side"),
-        (lambda boxes: np.abs(boxes - [0, 1, 0, 1])[:, [0, 3, 2, 1]], "upside down"),
-        (lambda boxes: 1 - boxes[:, [2, 3, 0, 1]], "keeps the height"),
-        (lambda boxes: boxes * 0.5, "became"),
-    ],
-}  # fmt: skip
-
-
 def _mirrored(boxes):
     """Box by box, as a list."""
     return [[1 - right, top, 1 - left, bottom] for left, top, right, bottom in boxes]
@@ -176,137 +114,94 @@ def _counted(image_ms, batch, step_ms, cores):
     return float(number)
 
 
-def _turned(samples):
-    return list(zip(*samples, strict=True))
+NEEDS_LOADERS = {"13.3"}
 
-
-def _in_threes(boxes):
-    made = np.array(boxes)
-    made[:, ::2] = 1 - made[:, 2::-2]
-    return made
-
+WRONG = {
+    "13.1": [
+        (lambda samples: (tuple(image for image, _ in samples), np.arange(len(samples))), "make one array"),
+        (lambda samples: (np.stack([image for image, _ in samples]), [one for _, one in samples]), "make one array"),
+        (lambda samples: np.stack([image for image, _ in samples]), "two things"),
+        (_collate(lambda them: np.stack(them).astype(np.float32)), "the images are float"),
+        (_collate(lambda them: np.stack(them).astype(np.int8)), "the images are int"),
+        (_collate(lambda them: np.stack(them).transpose(0, 3, 1, 2)), "the images are uint"),
+        (_collate(lambda them: np.stack(them)[::-1]), "their order"),
+        (_collate(labels=lambda them: np.array(them, np.int32)), "expected int64"),
+        (_collate(labels=lambda them: np.array(sorted(them), np.int64)), "not those of the samples"),
+    ],
+    "13.2": [
+        (lambda length, workers, worker: list(range(length)), "every worker has all"),
+        (lambda length, workers, worker: list(range(worker, length, workers + 1)), "nobody has number"),
+        (lambda length, workers, worker: list(range(length)) if worker == 0 else [], "keeps all others waiting"),
+        (lambda length, workers, worker: list(range(worker, length + 1, workers)), "there is no number"),
+        (lambda length, workers, worker: [*range(worker, length, workers), *range(worker, length, workers)], "twice"),
+        (lambda length, workers, worker: np.array_split(np.arange(length), workers), "not the parts of all"),
+        (lambda length, workers, worker: length // workers, "3 workers: return the list of the numbers, not int"),
+        (lambda length, workers, worker: np.arange(worker, length, workers) + 0.5, "whole numbers, not 0.5"),
+        (lambda length, workers, worker: itertools.count(worker, workers), "does your list have an end"),
+        (lambda length, workers, worker: [str(n) for n in range(worker, length, workers)], "whole numbers, not '0'"),
+        (lambda length, workers, worker: str(list(range(worker, length, workers))), "not str"),
+    ],
+    "13.3": [
+        (lambda photos, batch, workers: photos, "DataLoader, not list"),
+        (_loader(num_workers=0, persistent_workers=False), "for workers=2 your loader has 0"),
+        (_loader(num_workers=2, persistent_workers=True), "for workers=1 your loader has 2"),
+        (_loader(persistent_workers=False), "persistent_workers lets"),
+        (_loader(persistent_workers=lambda photos, batch, workers: workers > 1), "persistent_workers lets"),
+        (_loader(persistent_workers=True), "persistent_workers option needs num_workers > 0"),
+        (_loader(shuffle=False), "in the order of their"),
+        (_by_sampler(_once), "shuffled once"),
+        (_by_sampler(_again), "comes twice"),
+        (_loader(drop_last=False), "shape (2, 4, 6, 3)"),
+        (_loader(batch_size=1), "shape (1, 4, 6, 3)"),
+        (_loader(batch_size=5, drop_last=False), "with batch=4"),
+        (_loader(batch_size=4), "with batch=3"),
+        (
+            _loader(batch_size=lambda photos, batch, workers: len(photos) // 3),
+            "with batch=3",
+        ),
+        (_loader(dataset=lambda photos, batch, workers: photos[:8]), "an epoch has 8"),
+        (_loader(dataset=lambda photos, batch, workers: photos[:12]), "never comes"),
+        (_loader(dataset=lambda photos, batch, workers: _Turned(photos)), "not those of the same"),
+        (_loader(collate_fn=lambda samples: samples), "not the two tensors"),
+        (_loader(collate_fn=lambda samples: list(zip(*samples, strict=True))), "the images are a tuple"),
+        (_loader(collate_fn=lambda samples: np.stack([image for image, _ in samples])), "not the two tensors"),
+        (_loader(collate_fn=_collate()), "pickled on its way"),
+        (_changed(images=lambda them: them.float() / 255), "float32 of the shape"),
+        (_changed(images=lambda them: them.permute(0, 3, 1, 2)), "shape (4, 3, 4, 6)"),
+        (_changed(labels=lambda them: them.int()), "labels are int32"),
+        (_changed(labels=lambda them: them[:, None]), "of the shape (4, 1)"),
+        (_changed(labels=lambda them: them.sort().values), "not those of the same"),
+    ],
+    "13.4": [
+        (lambda ms, batch, step, cores: min(cores, int(ms * batch / step) + 1), "expected"),
+        (lambda ms, batch, step, cores: min(cores, math.ceil(ms * batch / step) + 1), "expected"),
+        (lambda ms, batch, step, cores: min(8, math.ceil(ms * batch / step)), "you return 8 workers, expected 4"),
+    ],
+    "13.5": [
+        (lambda boxes: boxes[:2], "expected (6, 4)"),
+        (lambda boxes: 1 - boxes[:, [2, 3, 0, 1]], "the box"),
+    ],
+}
 
 RIGHT = {
     "13.1": [
         _filled,
         lambda samples: [np.array([image for image, _ in samples]), np.int64([label for _, label in samples])],
-        lambda samples: tuple(
-            np.stack(part).astype(kind) for part, kind in zip(zip(*samples, strict=False), ("u1", "i8"), strict=False)
-        ),
-        lambda samples: (
-            np.concatenate([image[None] for image, _ in samples]),
-            np.fromiter((n for _, n in samples), int),
-        ),
-        lambda samples: (
-            np.r_[tuple(image[None] for image, _ in samples)],
-            np.asarray(list(zip(*samples, strict=False))[1], np.int64),
-        ),
     ],
     "13.2": [
         _blocks,
-        lambda length, workers, worker: [*range(length)][worker::workers],
-        lambda length, workers, worker: [n for n in range(length) if n % workers == worker],
-        lambda length, workers, worker: list(range(length * worker // workers, length * (worker + 1) // workers)),
         lambda length, workers, worker: np.arange(worker, length, workers),
+    ],
+    "13.3": [
+        _loader(),
+        _batches_of_numbers,
     ],
     "13.4": [
         _counted,
         lambda image_ms, batch, step_ms, cores: math.ceil(min(cores, image_ms * batch / step_ms)),
-        lambda image_ms, batch, step_ms, cores: sorted([cores, math.ceil(image_ms * batch / step_ms)])[0],
-        lambda image_ms, batch, step_ms, cores: np.minimum(np.ceil(image_ms * batch / step_ms), cores),
-        lambda image_ms, batch, step_ms, cores: next(
-            n for n in range(1, cores + 1) if n == cores or n * step_ms >= image_ms * batch
-        ),
     ],
     "13.5": [
         _mirrored,
-        _in_threes,
         lambda boxes: np.abs(boxes[:, [2, 1, 0, 3]] - [1, 0, 1, 0]),
-        lambda boxes: boxes[:, [2, 1, 0, 3]] * [-1, 1, -1, 1] + [1, 0, 1, 0],
-        lambda boxes: np.stack([1 - boxes.T[2], boxes.T[1], 1 - boxes.T[0], boxes.T[3]]).T,
     ],
 }
-
-
-# Other usual wrong ideas, each in one line.
-WRONG["13.4"] += [
-    (lambda ms, batch, step, cores: min(cores, int(ms * batch / step) + 1), "exactly in time"),
-    (lambda ms, batch, step, cores: min(cores, math.ceil(ms / step)), "a whole batch"),
-]
-
-
-def _overwritten(boxes):
-    left, right = boxes[:, 0], boxes[:, 2]
-    boxes[:, 0] = 1 - right
-    boxes[:, 2] = 1 - left
-    return boxes
-
-
-WRONG["13.5"] += [
-    (_overwritten, "left was overwritten before it was read"),
-    (lambda b: np.stack([-b[:, 2], b[:, 1], -b[:, 0], b[:, 3]], axis=1), "is negative"),
-    (lambda b: np.stack([224 - b[:, 2], b[:, 1], 224 - b[:, 0], b[:, 3]], axis=1), "not pixels"),
-    (lambda b: np.stack([1 - b[:, 0] - b[:, 2], b[:, 1], b[:, 2], b[:, 3]], axis=1), "not a width"),
-    (lambda b: np.concatenate([1 - b[:1, [2, 1, 0, 3]], b[1:]]) * [1, 0, 1, 0] + b * [0, 1, 0, 1], "only the first"),
-]
-
-
-WRONG["13.1"] += [(lambda samples: _collate()(samples)[::-1], "are swapped")]
-WRONG["13.2"] += [
-    (lambda length, workers, worker: itertools.count(worker, workers), "does your list have an end"),
-    (lambda length, workers, worker: [str(n) for n in range(worker, length, workers)], "whole numbers, not '0'"),
-    (lambda length, workers, worker: str(list(range(worker, length, workers))), "not str"),
-]
-WRONG["13.4"] += [
-    (lambda ms, batch, step, cores: min(cores, int(ms * batch / step + 0.9)), "rounded down"),
-    (lambda ms, batch, step, cores: min(cores, math.ceil(round(ms * batch / step, 1))), "rounded down"),
-    (lambda ms, batch, step, cores: min(cores, math.ceil(ms * batch / step) + 1), "one too many"),
-    (lambda ms, batch, step, cores: min(8, math.ceil(ms * batch / step)), "you return 8 workers, expected 4"),
-]
-WRONG["13.5"] += [
-    (lambda b: 1 - b, "stay as they are"),
-    (lambda b: np.array(_mirrored(b))[::-1], "in another order"),
-    (lambda b: np.array(_mirrored(b)) * 224, "not pixels"),
-    (lambda b: np.round(_mirrored(b), 2), "are rounded"),
-    (lambda b: np.stack([b[:, 0], b[:, 1], 1 - b[:, 0], b[:, 3]], axis=1), "only right changed"),
-    (lambda b: b / 3, "became"),
-]
-WRONG["13.3"] = [
-    (lambda photos, batch, workers: photos, "DataLoader, not list"),
-    (_loader(num_workers=0, persistent_workers=False), "for workers=2 your loader has 0"),
-    (_loader(num_workers=2, persistent_workers=True), "for workers=1 your loader has 2"),
-    (_loader(num_workers=1, persistent_workers=True), "for workers=2 your loader has 1"),
-    (_loader(persistent_workers=False), "persistent_workers lets them live"),
-    (_loader(persistent_workers=lambda photos, batch, workers: workers > 1), "persistent_workers lets them live"),
-    (_loader(persistent_workers=True), "persistent_workers option needs num_workers > 0"),
-    (_loader(prefetch_factor=4), "prefetch_factor option could only be specified"),
-    (_loader(shuffle=False), "in the order of their numbers"),
-    (_by_sampler(_once), "shuffled once"),
-    (_by_sampler(_again), "comes twice"),
-    (_loader(drop_last=False), "leave out the last batch"),
-    (_loader(batch_size=1), "shape (1, 4, 6, 3), expected (4, 4, 6, 3)"),
-    (_loader(batch_size=2), "shape (2, 4, 6, 3), expected (4, 4, 6, 3)"),
-    (_loader(batch_size=5, drop_last=False), "expected (4, 4, 6, 3)"),
-    (_loader(batch_size=4), "with batch=3 the images of a batch have the shape (4, 4, 6, 3), expected (3, 4, 6, 3)"),
-    (_loader(batch_size=lambda photos, batch, workers: len(photos) // 3), "shape (4, 4, 6, 3), expected (3, 4, 6, 3)"),
-    (_loader(dataset=lambda photos, batch, workers: photos[:8]), "an epoch has 8"),
-    (_loader(dataset=lambda photos, batch, workers: photos[:12]), "never comes"),
-    (_loader(dataset=lambda photos, batch, workers: _Turned(photos)), "not those of the same photos"),
-    (_loader(collate_fn=lambda samples: samples), "a list of 4 samples"),
-    (_loader(collate_fn=lambda samples: list(zip(*samples, strict=True))), "the images are a tuple"),
-    (_loader(collate_fn=lambda samples: np.stack([image for image, _ in samples])), "one ndarray"),
-    (_loader(collate_fn=_collate()), "array of NumPy, which is pickled"),
-    (_changed(images=lambda them: them.float() / 255), "torch.float32, expected torch.uint8"),
-    (_changed(images=lambda them: them.permute(0, 3, 1, 2)), "shape (4, 3, 4, 6)"),
-    (_changed(labels=lambda them: them.int()), "labels are torch.int32"),
-    (_changed(labels=lambda them: them[:, None]), "of the shape (4, 1)"),
-    (_changed(labels=lambda them: them.sort().values), "not those of the same photos"),
-]
-RIGHT["13.3"] = [
-    _loader(),
-    _batches_of_numbers,
-    _by_sampler(_random),
-    _loader(generator=_seeded),
-    _loader(collate_fn=_tensors),
-    _loader(prefetch_factor=lambda photos, batch, workers: 4 if workers else None, in_order=False),
-]

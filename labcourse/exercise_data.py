@@ -1,0 +1,209 @@
+"""An exercise as data: its cases, the right answer to each, and at most five wrong ideas, by the hints that they get.
+
+    @numeric("01.1", " images/s", (100, 32), (250, 64))
+    def ingestion_rate(step_ms, batch):
+        return 1000 * batch / step_ms, {
+            "the step is in milliseconds; a second has 1000 of them": batch / step_ms,
+        }
+
+A student who has an idea has it in every case. So the hint is that of the idea that explains all answers; an idea is
+told apart from another one that gives the same answer once, and the order of the ideas does not matter for that.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from labcourse.grading import Wrong, exercise
+from labcourse.student_code import answer_within, call, for_case, value
+
+#: Wrong ideas of an exercise are those that students really hand in, no more.
+MOST_IDEAS = 5
+
+# Seconds for a look at all cases, once one is wrong: it chooses the hint, and no student waits long for that.
+_LOOK_S = 1.0
+
+#: By the hint for a wrong idea, what the idea makes of a case. One that is right in a case may be left out there.
+Ideas = dict[str, Any]
+#: Takes the arguments of a case; returns the right answer, and the wrong ideas.
+Truth = Callable[..., tuple[Any, Ideas]]
+
+#: By the number of the exercise, as far as its module was imported.
+EXERCISES: dict[str, Exercise] = {}
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise whose answer is a function, compared with the right answer on some cases.
+
+    Parameters
+    ----------
+    cases : sequence of tuple
+        Arguments for the student's function.
+    truth : callable
+        Of the arguments of a case.
+    read : callable
+        Calls the student's function with the arguments of a case, and returns what can be compared; raises
+        `labcourse.grading.Wrong` where it has another form.
+    same : callable
+        Whether what was read is an answer: the right one, or that of an idea.
+    where : callable
+        Of what was read, and the arguments of the case: what stands in front of every hint.
+    differs : callable
+        Of what was read, the right answer, the arguments of the case, and a function that returns all answers beside
+        the right ones (fewer, if the student's function fails or takes long): what stands behind `where` if no idea
+        fits.
+    then : callable, optional
+        Of the student's function, what was read and the arguments of a case: looks further where it is right.
+    """
+
+    cases: Sequence[tuple]
+    truth: Truth
+    read: Callable[..., Any]
+    same: Callable[[Any, Any], bool]
+    where: Callable[..., str]
+    differs: Callable[[Any, Any, tuple, Callable[[], list[tuple]]], str]
+    then: Callable[..., None] | None = None
+
+    def __call__(self, function: Any) -> None:
+        """Check the student's function; raise `labcourse.grading.Wrong` with the hint if an answer is wrong."""
+        self.compare(functools.partial(self.read, function))
+        for case in self.cases if self.then else ():
+            self.then(function, *case)
+
+    def compare(self, answer: Callable[..., Any]) -> None:
+        """Compare answers that can be compared, those of ``answer(*case)``, with the right ones.
+
+        Raises
+        ------
+        labcourse.grading.Wrong
+            With the hint, at the first answer that is not right.
+        """
+        expected = [self.truth(*case) for case in self.cases]
+        # An answer may be slow: each case is called once, and not before it is asked for.
+        got = functools.cache(lambda place: answer(*self.cases[place]))
+
+        @functools.cache
+        def all_answers() -> list[tuple]:
+            """Return what was read, the right answer and the ideas of each case, until one fails or time is up."""
+            found: list[tuple] = []
+            end = time.monotonic() + _LOOK_S
+            for place, truth in enumerate(expected):
+                if (left := end - time.monotonic()) <= 0:
+                    break
+                before = answer_within.set(left)
+                try:
+                    found.append((got(place), *truth))
+                except Exception:
+                    break
+                finally:
+                    answer_within.reset(before)
+            return found
+
+        for place, (right, ideas) in enumerate(expected):
+            mine, case = got(place), self.cases[place]
+            if self.same(mine, right):
+                continue
+            here = [hint for hint, idea in ideas.items() if self.same(mine, idea)]
+            if hint := here and self._idea(here, all_answers()):
+                text = self.where(mine, *case)
+                raise Wrong(f"{text}: {hint}" if text else hint)
+            raise Wrong(self.where(mine, *case) + self.differs(mine, right, case, all_answers))
+
+    def _idea(self, here: list[str], answers: list[tuple]) -> str | None:
+        """Return the hint whose idea explains all answers; else the first, if each is right or somebody's idea.
+
+        A number may be that of an idea by chance, several numbers are not.
+        """
+        for hint in here:
+            if all(not ideas or self.same(mine, ideas.get(hint, right)) for mine, right, ideas in answers):
+                return hint
+        for mine, right, ideas in answers:
+            if np.ndim(mine) == 0 and ideas and not any(self.same(mine, one) for one in (right, *ideas.values())):
+                return None
+        return here[0]
+
+    def hints(self) -> list[str]:
+        """Return the hints of all ideas."""
+        return list(dict.fromkeys(hint for case in self.cases for hint in self.truth(*case)[1]))
+
+    def wrong(self, hint: str, *case: Any) -> Any:
+        """Return what the idea behind a hint makes of a case, in the form of what is read."""
+        right, ideas = self.truth(*case)
+        return ideas.get(hint, right)
+
+
+def compared(
+    number: str,
+    *cases: tuple,
+    read: Callable[..., Any],
+    same: Callable[[Any, Any], bool],
+    where: Callable[..., str],
+    differs: Callable[..., str] = lambda mine, right, case, every: f", expected {right}",
+    then: Callable[..., None] | None = None,
+) -> Callable[[Truth], Truth]:
+    """Register an exercise as data, under its number; the decorated function is its truth. See `Exercise`."""
+
+    def register(truth: Truth) -> Truth:
+        EXERCISES[number] = Exercise(cases, truth, read, same, where, differs, then)
+        exercise(number)(EXERCISES[number])
+        return truth
+
+    return register
+
+
+def numeric(number: str, unit: str, *cases: tuple) -> Callable[[Truth], Truth]:
+    """Register an exercise whose answer is a function that returns a number.
+
+    Parameters
+    ----------
+    number : str
+        ``"NN.k"``: notebook NN, exercise k.
+    unit : str
+        Written behind the numbers of a hint.
+    *cases : tuple
+        Arguments for the student's function.
+    """
+
+    def where(mine: float, *case: Any) -> str:
+        return f"{for_case(case)}you return {mine:g}{unit}"
+
+    def differs(mine: float, right: float, case: tuple, every: Callable[[], list[tuple]]) -> str:
+        # A wrong number may be near the right one once; who rounds does so in every case.
+        if f"{mine:g}" != f"{right:g}":
+            once = mine not in (0, 1) and _rounded(mine, right)
+            if not once or len(every()) < len(cases) or not all(_rounded(*pair[:2]) for pair in every()):
+                return f", expected {right:g}{unit}"
+        return f", expected {right:.10g}{unit}: do not round"
+
+    return compared(number, *cases, read=value, same=near, where=where, differs=differs)
+
+
+def near(mine: float, other: float) -> bool:
+    """Return whether two numbers are the same but for what floats leave."""
+    return math.isclose(mine, other, rel_tol=1e-6, abs_tol=1e-9)
+
+
+def array(function: Any, *case: Any) -> np.ndarray:
+    """Return what the student's function makes of a case as an array; it gets copies of the arrays."""
+    return np.asarray(call(function, *(one.copy() if isinstance(one, np.ndarray) else one for one in case)))
+
+
+def close(mine: np.ndarray, other: np.ndarray) -> bool:
+    """Return whether two arrays have one shape, and the same values but for what float32 leaves."""
+    return mine.shape == np.shape(other) and bool(np.allclose(mine, other, atol=1e-5))
+
+
+def _rounded(mine: float, right: float) -> bool:
+    """Tell whether a number is the right one, or what rounding makes of it."""
+    if near(mine, right):
+        return True
+    digits = range(7) if math.isfinite(right) else ()
+    return mine in {around(right * 10**d) / 10**d for d in digits for around in (math.floor, round, math.ceil)}
