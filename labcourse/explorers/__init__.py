@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from labcourse.explorers.answers import ModelledRun, answer
 from labcourse.explorers.front_end import Reply, Shown
+from labcourse.explorers.modelled_run import ModelledRun, answer
+from labcourse.explorers.notebook_explorers import SHEETS, Sheet, sliders_of
 from labcourse.explorers.planning import fleet, scale
-from labcourse.explorers.sheets import SHEETS, Sheet, sliders_of
 from labkit import simulate
 from labkit.common.numbers import check_names, one_of
 from labkit.common.table import Table

@@ -9,7 +9,7 @@ from typing import Any
 
 from labcourse.explorers.controls import Control
 from labcourse.explorers.front_end import Reply, Shown
-from labcourse.explorers.sheets import controls
+from labcourse.explorers.notebook_explorers import controls
 from labextras.cluster import capacity
 from labkit.views.picture import Picture
 

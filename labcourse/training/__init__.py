@@ -5,7 +5,7 @@ gradient descent with Nesterov momentum 0.9 and weight decay 5e-4, batches of 32
 the first 30 % of 525 steps and falls with a cosine; photos are mirrored and shifted at random.
 """
 
-from labcourse.training.forms import StepTimes, step_times, three_ways
+from labcourse.training.keras_forms import StepTimes, step_times, three_ways
 from labcourse.training.network import resnet
 from labcourse.training.recipe import (  # fmt: skip
     FAST_STEPS,

@@ -14,7 +14,7 @@ from IPython.core.formatters import DisplayFormatter
 
 from execution import execute
 from labcourse import explorers
-from labcourse.explorers import answers
+from labcourse.explorers import modelled_run
 from labcourse.explorers.front_end import MODULE
 from labcourse.explorers.panel import ExplorerPanel, TimelinePanel
 from labextras.cluster import capacity
@@ -83,7 +83,7 @@ def test_a_pipeline_is_never_faster_than_the_ideal(place):
 )
 def test_the_three_rates_are_those_on_paper(changes, fetch, prep, train, limit):
     costs = simulate.Costs(open=1.0, read=1.0, map={"decode": 3.0, "resize": 1.0}, batch=16.0, train=40.0)
-    best = answers.ideal(costs, simulate.Knobs(**{"batch_size": 16, "cores": 16} | changes))
+    best = modelled_run.ideal(costs, simulate.Knobs(**{"batch_size": 16, "cores": 16} | changes))
     assert (best.fetch, best.prep, best.train) == pytest.approx((fetch, prep, train))
     assert limit in best.limit
 
