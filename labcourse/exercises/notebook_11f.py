@@ -22,13 +22,9 @@ def named_element(function: Any) -> None:
     light, label = tf.constant([[0.1], [0.7], [0.4], [0.9]]), tf.constant([2, 0, 3, 1])
     given = {"image": image, "light": light, "label": label, "weight": tf.constant([0.5, 2, 1, 0.25])}
     made = call(function, *given.values())
-    if isinstance(made, dict):
-        raise Wrong("a dict alone is read as inputs without a target; return a tuple")
-    if isinstance(made, list):
-        raise Wrong("a list is read as one part, the inputs; return a tuple")
     if not isinstance(made, tuple) or len(made) != len(_ROLES):
-        many = f"a tuple of {len(made)}" if isinstance(made, tuple) else type(made).__name__
-        raise Wrong(f"you return {many}; fit reads three parts here: inputs, targets and weights")
+        words = "a tuple is read as its three parts, inputs, targets and weights, anything else as inputs alone"
+        raise Wrong(f"you return {type(made).__name__} {made!r:.40}; {words}")
     for role, part, right in zip(_ROLES, made, (None, "label", "weight"), strict=True):
         if right is None and not isinstance(part, dict):
             raise Wrong("the first part holds both inputs, in a dict by their names")

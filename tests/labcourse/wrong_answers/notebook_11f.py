@@ -9,13 +9,13 @@ def counts(labels):
 
 WRONG = {
     "11.12": [
-        (lambda image, light, label, weight: (image, light, label, weight), "a tuple of 4"),
+        (lambda image, light, label, weight: (image, light, label, weight), "you return tuple"),
         (lambda image, light, label, weight: ((image, light), label, weight), "in a dict by their names"),
         (lambda image, light, label, weight: ({"image": image, "light": light}, weight, label), "and you put weight"),
         (lambda image, light, label, weight: ({"image": light, "light": image}, label, weight), "and you put light"),
         (lambda image, light, label, weight: ({"image": image}, label, weight), "are named ['image']"),
-        (lambda image, light, label, weight: {"image": image, "light": light, "label": label}, "a dict alone"),
-        (lambda image, light, label, weight: [{"image": image, "light": light}, label, weight], "a list"),
+        (lambda image, light, label, weight: {"image": image, "light": light, "label": label}, "you return dict"),
+        (lambda image, light, label, weight: [{"image": image, "light": light}, label, weight], "you return list"),
         (lambda image, light, label, weight: ({"image": image, "light": light}, {"a": label}, weight), "one output"),
         (lambda image, light, label, weight: ({"image": image, "light": light}, label, 2 * weight), "something else"),
         (
