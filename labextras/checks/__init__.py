@@ -13,12 +13,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labextras.checks import matching, verdicts
+from labextras.checks import fingerprints, matching, verdicts
 from labextras.checks.augmentation import FAULT, OPEN, PASSED
 from labextras.checks.served import STEPS, Serving, StepDifference, serving
 from labkit.common.numbers import number, whole
 from labkit.common.table import Table
-from labkit.pipelines import fingerprints
 from labkit.pipelines.structure import draws, nodes
 
 __all__ = ["STEPS", "CheckFinding", "DataReport", "Serving", "StepDifference", "inspect", "probe", "serving"]

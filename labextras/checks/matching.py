@@ -14,7 +14,7 @@ from functools import cached_property
 
 import numpy as np
 
-from labkit.pipelines.fingerprints import Epoch
+from labextras.checks.fingerprints import Epoch
 
 #: Likeness is a correlation of thumbnails. A match needs that much, and a lead over the second best of that share of
 #: what the second lacks.

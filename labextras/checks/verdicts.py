@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from labextras.checks import augmentation, matching
+from labextras.checks import augmentation, fingerprints, matching
 from labextras.checks.augmentation import FAULT, OPEN, PASSED
-from labkit.pipelines import fingerprints, structure
+from labkit.pipelines import structure
 from labkit.timeline.wording import PYTHON_OPS
 
 

@@ -33,7 +33,7 @@ def test_the_order_of_a_split_is_not_drawn_anew():
     """Else what was held back for the validation would come into the training."""
     files = tf.data.Dataset.range(40).shuffle(40, reshuffle_each_iteration=False)
     train = files.skip(8).map(lambda i: 3 * i).batch(4)
-    assert calls.read(train).above
+    assert calls.read(train).unknown == "Shuffle"
     assert delivered(calls.read(train).build()) == delivered(train)
     for change, verdict in changes(train):
         assert delivered(change.written.build().unbatch().batch(4)) == delivered(train)
@@ -43,9 +43,9 @@ def test_the_order_of_a_split_is_not_drawn_anew():
 def test_a_seed_that_would_now_give_another_order_is_not_used_again(global_seed):
     files = tf.data.Dataset.range(40).shuffle(40, seed=5, reshuffle_each_iteration=False)
     train = files.skip(8).batch(4)
-    assert not calls.read(train).above
+    assert not calls.read(train).unknown
     tf.random.set_seed(2)
-    assert calls.read(train).above
+    assert calls.read(train).unknown == "Shuffle"
     assert delivered(calls.read(train).build()) == delivered(train)
 
 
@@ -101,7 +101,7 @@ def test_components_need_not_have_a_row_for_each_element():
         assert verdict == "other elements than the pipeline delivers"
     none = equality.Reference(calls.read(pairs.map(lambda x, y: (x, None))))
     verdict = none.compared(rewrite.Change("a label", calls.read(pairs)))
-    assert verdict == "other elements: float32(None, 4), int32(None,) in place of float32(None, 4), None"
+    assert verdict == "other elements: the dtype is int32, expected None"
 
 
 def test_what_a_function_draws_for_rare_elements_is_not_frozen_by_a_cache():
@@ -122,16 +122,12 @@ def test_no_cache_for_what_a_variable_decides_or_a_filter_draws():
         assert not [one for one in rewrite.changes(calls.read(dataset)) if one.stored]
 
 
-def test_no_filter_asks_a_map_that_may_answer_otherwise_the_next_time():
-    calls_made = tf.Variable(0.0)
-    rows = tf.data.Dataset.range(16)
-    for drawn in (
-        lambda i: tf.numpy_function(lambda: np.float32(np.random.default_rng().random()), [], tf.float32),
-        lambda i: tf.random.truncated_normal([]),
-        lambda i: calls_made.assign_add(1.0),
-    ):
-        late = rows.map(drawn).filter(lambda x: x > 0).batch(4)
-        assert not [one for one in rewrite.changes(calls.read(late)) if one.name.startswith("filter")]
+def test_a_map_with_a_table_is_compared_before_and_behind_the_batch():
+    keys = tf.constant(["a", "b"])
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, tf.constant([1, 2])), 0)
+    words = tf.data.Dataset.from_tensor_slices(["a", "b", "c"] * 8)
+    ((_, verdict),) = changes(words.map(table.lookup).batch(4), "batch before the map")
+    assert verdict == equality.SAME
 
 
 @pytest.mark.parametrize(
