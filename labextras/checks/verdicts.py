@@ -14,7 +14,7 @@ import numpy as np
 
 from labextras.checks import augmentation, fingerprints, matching
 from labextras.checks.augmentation import FAULT, OPEN, PASSED
-from labkit.pipelines import structure
+from labkit.pipelines import same_elements, structure
 from labkit.timeline.wording import PYTHON_OPS
 
 
@@ -318,7 +318,7 @@ def random(facts: Evidence) -> _Seen:
     first, second, truth = facts.first, facts.second, facts.truth
     if facts.random is None:
         return OPEN, "nothing says whether this pipeline augments; random=True or False does"
-    fresh = len(first) - matching.common(first.digests, second.digests)
+    fresh = len(first) - same_elements.common(first.digests, second.digests)
     if facts.random is False:
         if len(first) == len(second) and not fresh:
             return PASSED, "both epochs deliver the same pixels"
@@ -328,7 +328,7 @@ def random(facts: Evidence) -> _Seen:
             return OPEN, "the two epochs hold different elements"
         return FAULT, f"{fresh:,} of {len(first):,} elements changed in epoch 2, and nothing should be random"
     if matching.repeats(first, second):
-        if truth is not None and first.digests and matching.common(first.digests, truth.digests) == len(first):
+        if truth is not None and first.digests and same_elements.common(first.digests, truth.digests) == len(first):
             return FAULT, "epoch 2 repeats epoch 1, and both are the reference: nothing is augmented at all"
         claim = "random=True" if facts.stated else "a map draws random numbers"
         return FAULT, (
@@ -369,7 +369,7 @@ def changed(facts: Evidence) -> _Seen:
     if facts.layout.image is not None and facts.first.shapes and facts.first.shapes.isdisjoint(facts.truth.shapes):
         return OPEN, "the reference has images of another size; resize it the same way"
     epochs = [epoch.digests for epoch in (facts.first, facts.second)]
-    if epochs[0] and all(matching.common(seen, facts.truth.digests) == len(seen) for seen in epochs):
+    if epochs[0] and all(same_elements.common(seen, facts.truth.digests) == len(seen) for seen in epochs):
         return FAULT, "every element equals the reference: the augmentation does nothing, or its result is thrown away"
     return PASSED, "not every element equals the reference"  # how many do is chance: the text stays the same
 
@@ -388,7 +388,7 @@ def order(facts: Evidence) -> _Seen:
     """Compare the order of two epochs."""
     first, second = facts.first, facts.second
     ways = [("key", first.keys, second.keys)]
-    if matching.common(first.digests, second.digests) == len(first):
+    if same_elements.common(first.digests, second.digests) == len(first):
         ways.append(("pixels", first.digests, second.digests))
     if facts.match is not None and facts.match.certain and facts.again.certain:
         ways.append(("place in the reference", facts.match.place, facts.again.place))

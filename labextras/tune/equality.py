@@ -101,7 +101,7 @@ class Reference:
 
         batches, size = [], 0
         with contextlib.suppress(TimeoutError):
-            for batch in timed_reading.elements(dataset.batch(SAMPLE), total_s=self._seconds):
+            for batch in timed_reading.for_a_while(dataset.batch(SAMPLE), self._seconds):
                 batches.append(batch)
                 size += sum(part.nbytes for part in same_elements.parts(batch))
                 if size > SAMPLE_BYTES:

@@ -207,7 +207,9 @@ class _Search:
             stalls = timeline.stalls
             effort = timeline.efforts.get(stalls.blame or "")
             waits = stalls.cause == "fetch" or (effort is not None and effort.computes is False)
-            for change in rewrite.changes(self.written, waits=waits, fits=_fits):
+            known = {one.change for one in self.trials}  # what was refused before another change was kept comes last
+            offered = rewrite.changes(self.written, waits=waits, fits=_fits)
+            for change in sorted(offered, key=lambda one: one.name in known):
                 if (code := change.written.code()) in refused:
                     continue
                 trial = self.tried(change) if self.left() > 0 else None
@@ -230,7 +232,8 @@ class _Search:
         try:
             elements = self.reference.compared(change)
         except Exception as error:  # the function of a reader may refuse in any way, as one that cannot take a batch
-            return Trial(change.name, f"cannot be built: {error_text(error):.160}")
+            why = error_text(error).rpartition(" * ")[2]  # of a function that TensorFlow wrote anew: its line, and why
+            return Trial(change.name, f"cannot be built or compared: {why:.160}")
         if elements not in equality.FINE:
             return Trial(change.name, elements)
         steps, warmup = int(min(max(ROUND_S / self.step_s, STEPS[0]), STEPS[1])), 2
@@ -238,7 +241,8 @@ class _Search:
             if self.reference.batches is None or self.reference.batches * self.step_s > EPOCH_S:
                 return Trial(change.name, f"{elements}; an epoch is too long to try it here")
             warmup = self.reference.batches + 2
-        if 2 * self.repeats * (steps + warmup) * self.step_s > self.left():
+        # All rounds, the one for pictures, and as long again for a recording at the end.
+        if 2 * (self.repeats + MORE + 2) * (steps + warmup) * self.step_s > self.left():
             return None
         both = {"before": _endless(self.written), "after": _endless(change.written)}
         found = measures.measure(

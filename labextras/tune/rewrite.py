@@ -152,8 +152,8 @@ def _several_files(written: Written, order: Mapping[str, bool]) -> Iterator[Chan
         if not isinstance(names, tf.data.Dataset):
             names = tf.data.Dataset.from_tensor_slices(tf.reshape(names, [-1]))
         if int(names.cardinality()) not in (0, 1):
-            begin = "tf.data.TFRecordDataset(…, num_parallel_reads=AUTOTUNE)"
-            reads = tf.data.TFRecordDataset(names, *given, num_parallel_reads=AUTOTUNE)
+            begin = f"tf.data.TFRecordDataset(…, num_parallel_reads={MANY})"
+            reads = tf.data.TFRecordDataset(names, *given, num_parallel_reads=MANY)
             yield Change(SEVERAL, replace(written, source=reads, begin=begin), same_order=False)
     for place, call in enumerate(written.calls):
         if call.method not in ("flat_map", "interleave"):

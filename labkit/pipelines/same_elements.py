@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -111,14 +110,22 @@ class FirstElements:
     complete: bool = True
 
     @classmethod
-    def of(cls, dataset: Any, seconds: float = math.inf, batched: bool = True) -> FirstElements:
-        """Read a dataset for so many seconds at most; nothing is read where no element comes in that time."""
+    def of(cls, dataset: Any, seconds: float, batched: bool = True) -> FirstElements:
+        """Read a dataset for so many seconds, or until it ends.
+
+        Raises
+        ------
+        TimeoutError
+            If no element comes.
+        """
         found = cls()
         try:
-            for element in timed_reading.elements(dataset, total_s=seconds):
+            for element in timed_reading.for_a_while(dataset, seconds):
                 found.batches += 1
                 found.digests += row_digests(element, batched)
         except TimeoutError:
+            if not found.batches:
+                raise
             found.complete = False
         return found
 
@@ -153,7 +160,7 @@ def all_close(one: Any, other: Any, seconds: float) -> bool:
     Of all of them: the first ones of an epoch may be zeros, and those that a function treats in another way come later.
     """
     found = False
-    read = (timed_reading.elements(dataset, total_s=seconds) for dataset in (one, other))
+    read = (timed_reading.for_a_while(dataset, seconds) for dataset in (one, other))
     with contextlib.suppress(TimeoutError):
         for pair in zip(*read, strict=False):
             found = close(*pair)

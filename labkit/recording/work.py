@@ -61,37 +61,28 @@ def count_images(batch: Any, stated: int | None = None) -> int:
     return _opened(batch, stated).images
 
 
-def looks_like_one_image(batch: Any, stated: int | None = None) -> bool:
-    """Tell whether the component that is counted has the shape of a single image: height, width and colours.
-
-    A dataset that was not batched delivers such elements.
-    """
-    opened = _opened(batch, stated)
-    dims = opened.counted
-    # Three labels beside them say that three are images and no colours.
-    colours_first = [shape[:1] for shape in opened.dims].count((3,)) == 1 and dims[:1] == (3,)
-    return stated is None and _is_image(dims) and (dims[-1] in _COLOURS or colours_first)
-
-
-def check_batched(batch: Any, stated: int | None = None) -> None:
-    """Refuse an element that is one image with its label and no batch, and a batch that holds nothing.
+def check_batched(batch: Any, stated: int | None = None) -> bool:
+    """Tell whether a batch looks like one image without a label: height, width and colours; refuse what is no batch.
 
     Raises
     ------
     ValueError
-        The sentence says what is missing.
+        If an element is one image with its label, or a batch holds nothing. The sentence says what is missing.
     """
-    opened = _opened(batch, stated)
-    dims = opened.counted
-    if dims and dims[0] == 0:
+    _, dims, counted, _ = _opened(batch, stated)
+    if counted and counted[0] == 0:
         raise ValueError(
-            f"a batch has the shape {'×'.join(map(str, dims))}: it holds no element; allowed: one element or more"
+            f"a batch has the shape {'×'.join(map(str, counted))}: it holds no element; allowed: one element or more"
         )
-    if stated is None and _is_image(dims) and len(opened.dims) > 1 and sum(map(bool, opened.dims)) == 1:
+    if stated is not None or not _is_image(counted):
+        return False
+    if len(dims) > 1 and sum(map(bool, dims)) == 1:
         raise ValueError(
-            f"an element is one image of {'×'.join(map(str, dims))} with its label; end the pipeline with .batch(32), "
-            "or give the loader a batch_size"
+            f"an element is one image of {'×'.join(map(str, counted))} with its label; end the pipeline with "
+            ".batch(32), or give the loader a batch_size"
         )
+    # Three labels beside them say that three are images and no colours.
+    return counted[-1] in _COLOURS or [shape[:1] for shape in dims].count((3,)) == 1
 
 
 def stated_size(loader: Any) -> int | None:

@@ -36,7 +36,6 @@ from labkit.recording.work import (
     Tally,
     check_batched,
     count_images,
-    looks_like_one_image,
     padded_share,
     sample,
     settings,
@@ -506,8 +505,7 @@ class _Driver:
             raise ValueError(f"{self.label} is empty: it ended before its first batch")
         try:
             self.run.batch_size = count_images(batch, self.stated)
-            check_batched(batch, self.stated)
-            self.run.one_image = looks_like_one_image(batch, self.stated)
+            self.run.one_image = check_batched(batch, self.stated)
             self.seen = {"padded": padded_share(self.dataset, batch), "pixels": sample(batch), **settings(self.dataset)}
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error

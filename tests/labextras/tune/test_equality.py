@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from labextras.tune import calls, equality, rewrite
+from labkit.pipelines.same_elements import FirstElements
 
 pytestmark = pytest.mark.random
 
@@ -145,3 +148,17 @@ def test_what_leaves_nothing_of_one_epoch_is_compared_all_the_same(monkeypatch, 
     assert reference.compared(rewrite.Change("none", calls.read(end(rows)))) == equality.SAME
     other = calls.read(end(rows.map(lambda i: i + 1000)))
     assert reference.compared(rewrite.Change("other values", other)) not in equality.FINE
+
+
+def test_a_pipeline_that_is_slow_is_compared_by_what_comes():
+    def slow(number):
+        time.sleep(0.2)
+        return number
+
+    rows = tf.data.Dataset.range(40).map(lambda i: tf.ensure_shape(tf.numpy_function(slow, [i], tf.int64), []))
+    reading = FirstElements.of(rows, 0.05)
+    assert 1 <= len(reading.digests) < 40
+    assert not reading.complete
+    assert reading.same_order(FirstElements.of(tf.data.Dataset.range(40), 5))
+    with pytest.raises(TimeoutError, match="no element comes"):
+        FirstElements.of(rows.repeat().filter(lambda i: i < 0), 0.05)

@@ -23,7 +23,6 @@ from labkit.recording.work import (
     Tally,
     check_batched,
     count_images,
-    looks_like_one_image,
     padded_share,
     sample,
     settings,
@@ -330,8 +329,7 @@ def of_objects(*values):
 def holds_eight(batch, stated=None):
     """Assert that a batch has eight images wherever it is asked, and that what is known of it can be saved."""
     assert count_images(batch, stated) == 8
-    check_batched(batch, stated)
-    assert not looks_like_one_image(batch, stated)
+    assert not check_batched(batch, stated)
     tally = Tally(stated=stated)
     assert tally.add(batch) == 8
     assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
@@ -412,12 +410,12 @@ def test_an_element_that_is_no_batch_is_still_refused(element, says):
 
 
 def test_an_image_without_a_label_is_noticed_with_its_colours_first_too():
-    assert looks_like_one_image(np.zeros((3, 64, 64)))
-    assert not looks_like_one_image(np.zeros((32, 28, 28)))
+    assert check_batched(np.zeros((3, 64, 64)))
+    assert not check_batched(np.zeros((32, 28, 28)))
 
 
 def test_three_grey_images_with_their_labels_are_a_batch():
-    assert not looks_like_one_image((np.zeros((3, 28, 28)), np.zeros(3)))
+    assert not check_batched((np.zeros((3, 28, 28)), np.zeros(3)))
 
 
 class OnADevice:
