@@ -183,18 +183,17 @@ def other_spec(made: Any, expected: Any) -> str | None:
     except (TypeError, ValueError):
         return f"the elements are {_words(made)}, expected {_words(expected)}"
     for mine, right in zip(tf.nest.flatten(made), tf.nest.flatten(expected), strict=True):
-        if (kind := _dtype(mine)) != _dtype(right):
-            return f"the dtype is {kind}, expected {_dtype(right)}"
+        if type(mine) is not type(right):
+            kinds = (type(spec).__name__.removesuffix("Spec") for spec in (mine, right))
+            return "a component is a {}, expected a {}".format(*kinds)
+        if getattr(mine, "dtype", None) != getattr(right, "dtype", None):
+            return f"the dtype is {mine.dtype.name}, expected {right.dtype.name}"
         one, other = getattr(mine, "shape", None), getattr(right, "shape", None)
         if one is None or other is None or one.is_compatible_with(other):
             continue
         many = one.rank is not None and other.rank is not None and one.rank < other.rank
         return f"the shape is {one}, expected {other}" + (": batch the elements" if many else "")
     return None
-
-
-def _dtype(spec: Any) -> str | None:
-    return getattr(getattr(spec, "dtype", None), "name", None)
 
 
 def _words(spec: Any) -> str:

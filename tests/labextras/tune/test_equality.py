@@ -104,7 +104,7 @@ def test_components_need_not_have_a_row_for_each_element():
         assert verdict == "other elements than the pipeline delivers"
     none = equality.Reference(calls.read(pairs.map(lambda x, y: (x, None))))
     verdict = none.compared(rewrite.Change("a label", calls.read(pairs)))
-    assert verdict == "other elements: the dtype is int32, expected None"
+    assert verdict == "other elements: a component is a Tensor, expected a NoneTensor"
 
 
 def test_what_a_function_draws_for_rare_elements_is_not_frozen_by_a_cache():

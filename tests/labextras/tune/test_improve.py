@@ -68,6 +68,19 @@ def test_it_is_said_why_nothing_was_tried(tf):
     assert re.search("The time was up before .* was tried", str(found))
 
 
+@pytest.mark.long
+def test_it_is_said_why_a_change_cannot_be_built(tf):
+    def single(row):
+        tf.debugging.assert_rank(row, 1)
+        return 2 * row
+
+    rows = tf.data.Dataset.from_tensor_slices(tf.zeros([512, 4])).map(single).batch(16)
+    found = improve.improve(rows, accelerators.modelled(step_ms=1), repeats=1, seconds=60)
+    (refused,) = [trial for trial in found.trials if trial.change == "batch before the map"]
+    assert "must have rank 1" in refused.elements
+    assert not refused.kept
+
+
 def test_a_pipeline_whose_elements_never_come_is_given_up_within_the_time(tf):
     nothing = tf.data.Dataset.range(8).repeat().filter(lambda number: number < 0).batch(2)
     begin = time.monotonic()
