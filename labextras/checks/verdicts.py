@@ -271,7 +271,7 @@ def in_range(facts: Evidence) -> _Seen:
         return FAULT, f"nothing is below 0, and {least:g} is allowed; were mean and deviation forgotten?"
     hint = "clip after the last augmentation"
     if most <= 1 < 16 < high:
-        hint = "bytes were cast and not divided by 255: use tf.image.convert_image_dtype"
+        hint = "bytes were cast and not divided by 255; tf.image.convert_image_dtype does that for whole numbers only"
     elif least >= 0 > low and high <= -low * 4:
         hint = "clip after the last augmentation, or name the range of your normalisation"
     return FAULT, f"pixels from {low:.3g} to {high:.3g}, allowed {least:g} to {most:g}; {hint}"

@@ -6,9 +6,6 @@ that is built, so the two cannot disagree.
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -239,25 +236,15 @@ _CALLS: dict[str, Callable[[Any], tuple[str, tuple[Any, ...], dict[str, Any]]]] 
 
 
 def text(value: Any) -> str:
-    """Return an argument as Python: a function by its name, a lambda by its source, other objects by their class."""
+    """Return an argument as Python: a function by its name, other objects by their class."""
     if callable(value):
         # TensorFlow's own, as a reader calls it: the class of tf.data.TFRecordDataset has another name.
         public = getattr(value, "__dict__", {}).get("_tf_api_names")
         name = f"tf.{public[0]}" if public else getattr(value, "__name__", f"{type(value).__name__}(…)")
-        return _lambda(value) if name == "<lambda>" else name
+        return "lambda …" if name == "<lambda>" else name
     return repr(value) if value is None or isinstance(value, (int, float, str)) else "…"
 
 
 def _size(value: Any) -> str:
     """Return a number of calls or of elements that tf.data may choose itself."""
     return "AUTOTUNE" if value == AUTOTUNE else text(value)
-
-
-def _lambda(function: Any) -> str:
-    """Return the source of a lambda, if it is the only one where it stands."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)).strip().lstrip("."))
-    except (OSError, TypeError, SyntaxError):
-        return "lambda …"
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
-    return ast.unparse(found[0]) if len(found) == 1 else "lambda …"

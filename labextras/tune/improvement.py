@@ -37,8 +37,8 @@ EPOCH_S = 3.0
 FILLED = 100
 #: A speed-up beside busy programs counts where its interval begins above this: they slow both down, in turn.
 SURE = 2.0
-#: Parts of `seconds` that one reading of elements may take.
-READINGS = 12
+#: One reading of elements may take this part of `seconds`: a twentieth.
+READINGS = 20
 
 
 @dataclass(frozen=True)

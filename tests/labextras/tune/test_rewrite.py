@@ -123,7 +123,7 @@ def test_arguments_are_written_as_a_reader_writes_them(tf):
     numbers = tf.data.Dataset.range(3).map(Scaled()).map(lambda i: tf.cast(i, tf.float32)).map(Scaled().load).take(-1)
     assert [str(call) for call in calls.read(numbers.with_options(options)).calls] == [
         ".map(Scaled(…))",
-        ".map(lambda i: tf.cast(i, tf.float32))",
+        ".map(lambda …)",
         ".map(load)",
         ".take(-1)",
         ".with_options(options)  # deterministic=False, threading.private_threadpool_size=3",
