@@ -1,4 +1,4 @@
-"""What a source will deliver, before a job reads it: rows of a CSV, a query or Parquet, lines of text or JSON, records.
+"""What a source will deliver, before a job reads it: rows of a CSV or a query, lines of text or JSON, records.
 
 TensorFlow stops at a bad row of a CSV in the middle of an epoch, and its error names neither the file nor the line. It
 delivers a NULL of a database as 0 or as an empty text, and bytes that are no text as a word. These functions read a
@@ -180,36 +180,6 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
     raise ValueError(f"{path.name} cannot answer {query!r}: {why}; check the file and the query")
 
 
-def parquet(path: str | os.PathLike[str], /, **columns: type) -> int:
-    """Return the number of rows of a Parquet file, all of which it reads once, with pyarrow.
-
-    A NULL of a column of numbers becomes NaN in NumPy, and a label below -9e18 in a dataset of whole numbers.
-
-    Parameters
-    ----------
-    path : path
-    **columns : {int, float, str, bytes}
-        Columns by name of which no value may be NULL; those that are not named may be anything.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is cut off or damaged: the sentence names the file. Each changed byte is found only where the file was
-        written with ``write_page_checksum=True``. If a column is not there, or a value is bad: the sentence names file,
-        row, column and value, and counts the bad rows.
-    """
-    import pyarrow
-
-    path, kinds = _file(path), _kinds(columns, _VALUES)
-    try:
-        return _count(path, _parquet_rows(path, kinds), "correct them, or leave them out")
-    except (pyarrow.ArrowException, OSError) as error:
-        why = str(error).partition(". ")[0].partition("\n")[0].rstrip(".")
-        raise ValueError(f"{path.name} is no whole Parquet file: {why}; write it again") from None
-
-
 # -- one reader: each parser yields the place of a row, and what is wrong with it ------------------------------
 
 
@@ -265,20 +235,6 @@ def _query_rows(path: Path, query: str, timeout_s: float, kinds: dict[str, str])
         for number, row in enumerate(answer, 1):
             expected = expected or [type(value).__name__ for value in row]
             yield f"row {number}", _wrong(row, names, expected)
-
-
-def _parquet_rows(path: Path, kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
-    from pyarrow import parquet as parquet_files
-
-    with parquet_files.ParquetFile(path, page_checksum_verification=True) as file:
-        there, number = file.schema_arrow.names, 0
-        if missing := [name for name in kinds if name not in there]:
-            raise ValueError(f"{path.name} has no column {missing[0]}; it has: {', '.join(there)}")
-        for batch in file.iter_batches():
-            values = [batch[name].to_pylist() for name in kinds]
-            for row in zip(*values, strict=True) if values else [()] * batch.num_rows:
-                number += 1
-                yield f"row {number}", _wrong(row, list(kinds), list(kinds.values()))
 
 
 def _expect(columns: list[str], found: list[str], has: str, wanted: str) -> None:
