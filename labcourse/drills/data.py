@@ -8,9 +8,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from labcourse.fairness.timeouts import pull_with_timeout
 from labcourse.grading import Wrong
+from labkit.pipelines import same_elements
 
 _LIMIT = 0.2  # of the random brightness
 _STEP = 0.75 / 255  # two pixels are equal if they differ by less
@@ -121,12 +123,9 @@ def read(dataset: Any, case: Any, task: str, share: float = 1.0) -> Delivery:
         If elements are not pairs of images and labels, of the right dtype and shape, there are too few, or they do
         not come in time.
     """
-    spec = dataset.element_spec
-    if not isinstance(spec, tuple) or len(spec) != 2:
-        raise Wrong("an element has to be a pair (images, labels), as in the pipeline of the drill")
-    if [getattr(s, "dtype", None) for s in spec] != ["float32", "int64"]:
-        kinds = ", ".join(getattr(getattr(s, "dtype", s), "name", str(s)) for s in spec)
-        raise Wrong(f"images have to be float32 and labels int64, as in the pipeline of the drill; yours are {kinds}")
+    photos = tf.TensorSpec([None, case.height, case.width, 3], tf.float32)
+    if reason := same_elements.other_spec(dataset.element_spec, (photos, tf.TensorSpec([None], tf.int64))):
+        raise Wrong(f"{reason}; a batch is a pair (images, labels), as in the pipeline of the drill")
     whole = int(case.size * share)
     epoch = whole - whole % case.batch
     images, labels, sizes = [], [], []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +12,8 @@ import tensorflow as tf
 from labcourse.fairness.stages import called_in
 from labcourse.fairness.timeouts import pull_with_timeout
 from labcourse.grading import Wrong
-from labkit.pipelines import structure
+from labkit.pipelines import same_elements, structure
+from labkit.pipelines.same_elements import row_digests
 from labkit.pipelines.structure import Chain
 
 _MOST_CALLS = 256
@@ -54,31 +54,34 @@ def data(made: Any, truth: Any, *, ordered: bool, ideas: Mapping[str, Any] = Map
     Wrong
         If dtypes, shapes, number, values or order differ.
     """
-    _spec(made.element_spec, truth.element_spec)
+    if isinstance(truth.element_spec, tf.TensorSpec):
+        tensors(made.element_spec)
+    if reason := same_elements.other_spec(made.element_spec, truth.element_spec):
+        raise Wrong(reason)
     right = list(truth)
-    want = [_rows(element) for element in right]
+    want = [row_digests(element) for element in right]
     # One more than there are: enough to see that it does not end.
     mine = list(pull_with_timeout(made.take(len(want) + 1)))
-    got = [_rows(element) for element in mine]
+    got = [row_digests(element) for element in mine]
     for hint, idea in ideas.items() if got != want else ():
-        if got == [_rows(element) for element in idea.take(len(want) + 1)]:
+        if got == [row_digests(element) for element in idea.take(len(want) + 1)]:
             raise Wrong(hint)
     if len(got) > len(want):
         raise Wrong(f"more than {len(want)} elements came out, {len(want)} are right: look for a repeat or an unbatch")
     if got == want:
         return
-    have, should = Counter(r for e in got for r in e), Counter(r for e in want for r in e)
-    if have == should:
+    rows = [row for element in want for row in element]
+    found, total = same_elements.compared((row for element in got for row in element), rows), len(rows)
+    lost, extra = found.lost, found.extra
+    if not lost and not extra:
         if [len(e) for e in got] != [len(e) for e in want]:
             raise Wrong(f"the batches have {[len(e) for e in got]} elements, expected {[len(e) for e in want]}")
         if ordered:
             raise Wrong("all elements are there, in another order: the task says to keep it")
         return
-    lost, extra = sum((should - have).values()), sum((have - should).values())
-    total = sum(should.values())
     if lost and not extra:
         raise Wrong(f"{lost} of {total} elements are missing: drop_remainder, take, skip or a filter loses them")
-    if extra and all(should[r] for r in have - should):
+    if extra and found.repeated:
         raise Wrong(f"{extra} elements came more than once, {lost} of {total} are missing")
     first = next(place for place, pair in enumerate(zip(got, want, strict=False)) if len(set(pair)) > 1)
     such = f"such as {_short(mine[first])} in place of {_short(right[first])}"
@@ -155,46 +158,10 @@ def tensors(spec: Any) -> None:
     if isinstance(spec, tf.data.DatasetSpec):
         raise Wrong("the elements are themselves datasets, no tensors: take away window()")
     if not isinstance(spec, tf.TensorSpec):
-        raise Wrong(f"the elements are {_words(spec)}: each must be one plain tensor")
-
-
-def _spec(made: Any, truth: Any) -> None:
-    """Compare types and dtypes; a shape may say more than the other, not something else."""
-    if isinstance(truth, tf.TensorSpec):
-        tensors(made)
-    try:
-        tf.nest.assert_same_structure(made, truth)
-    except (ValueError, TypeError):
-        raise Wrong(f"the elements are {_words(made)}, expected {_words(truth)}") from None
-    for mine, right in zip(tf.nest.flatten(made), tf.nest.flatten(truth), strict=True):
-        if getattr(mine, "dtype", None) != getattr(right, "dtype", None):
-            raise Wrong(f"the dtype is {mine.dtype.name}, expected {right.dtype.name}")
-        one, other = getattr(mine, "shape", None), getattr(right, "shape", None)
-        if one is None or other is None or one.is_compatible_with(other):
-            continue
-        many = one.rank is not None and other.rank is not None and one.rank < other.rank
-        raise Wrong(f"the shape is {one}, expected {other}" + (": batch the elements" if many else ""))
-
-
-def _words(spec: Any) -> str:
-    if isinstance(spec, (tuple, dict)):
-        return f"{spec}"[:80]
-    return "single tensors" if isinstance(spec, tf.TensorSpec) else f"{type(spec).__name__.removesuffix('Spec')}s"
-
-
-def _rows(element: Any) -> tuple[bytes, ...]:
-    """Return the parts of a batch, or the element itself, as bytes that can be compared and counted."""
-    parts = [np.asarray(part) for part in tf.nest.flatten(element)]
-    if all(part.ndim for part in parts) and len({len(part) for part in parts}) == 1:
-        return tuple(b"|".join(_bytes(part[i]) for part in parts) for i in range(len(parts[0])))
-    return (b"|".join(_bytes(part) for part in parts),)
+        what = f"{spec}"[:80] if isinstance(spec, (tuple, dict)) else f"{type(spec).__name__.removesuffix('Spec')}s"
+        raise Wrong(f"the elements are {what}: each must be one plain tensor")
 
 
 def _short(element: Any) -> str:
     parts = [np.asarray(part).tolist() for part in tf.nest.flatten(element)]
     return f"{parts[0] if len(parts) == 1 else parts!r}"[:60]
-
-
-def _bytes(value: Any) -> bytes:
-    value = np.asarray(value)
-    return repr(value.tolist()).encode() if value.dtype.kind in "OSU" else value.tobytes()

@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from labextras.checks import matching, verdicts
+from labextras.checks import fingerprints, matching, verdicts
 from labextras.checks.augmentation import FAULT, OPEN, PASSED
 from labextras.checks.served import STEPS, Serving, StepDifference, serving
 from labkit.common.numbers import number, whole
 from labkit.common.table import Table
-from labkit.pipelines import fingerprints
+from labkit.pipelines import same_elements
 from labkit.pipelines.structure import draws, nodes
 
 __all__ = ["STEPS", "CheckFinding", "DataReport", "Serving", "StepDifference", "inspect", "probe", "serving"]
@@ -203,7 +203,7 @@ def inspect(
         )
         fingerprints.settle(first, second, *epochs)
         second = next((epoch for epoch in epochs if not matching.repeats(first, epoch)), second)
-    beside = matching.common(first.others, second.others) < len(first.others)
+    beside = same_elements.common(first.others, second.others) < len(first.others)
     if random is None and beside and matching.repeats(first, second):
         claim = None  # what it draws is another component: a time step, a caption, noise
     if key is None:

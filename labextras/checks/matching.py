@@ -8,13 +8,13 @@ that is not recognised stays open, and nothing is concluded from it.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from labkit.pipelines.fingerprints import Epoch
+from labextras.checks.fingerprints import Epoch
+from labkit.pipelines import same_elements
 
 #: Likeness is a correlation of thumbnails. A match needs that much, and a lead over the second best of that share of
 #: what the second lacks.
@@ -58,27 +58,27 @@ class Match:
     @property
     def lost(self) -> int:
         """How many elements of the reference were not recognised among the delivered ones."""
-        return (self._sizes - self._came).total()
+        return self._compared.lost
 
     @property
     def extra(self) -> int:
         """How many elements came more often than the reference holds them."""
-        return (self._came - self._sizes).total()
+        return self._compared.extra
 
     @cached_property
-    def _sizes(self) -> Counter[int]:
-        return Counter(self.groups)
+    def _compared(self) -> same_elements.Compared:
+        return same_elements.compared((self.groups[j] for j in self.place if j >= 0), self.groups)
 
     @cached_property
-    def _came(self) -> Counter[int]:
-        return Counter(self.groups[j] for j in self.place if j >= 0)
+    def _labels(self) -> dict[int, set[bytes]]:
+        found: dict[int, set[bytes]] = defaultdict(set)
+        for label, group in zip(self.labels, self.groups, strict=True):
+            found[group].add(label)
+        return found
 
     def labels_of(self, place: int) -> set[bytes]:
         """Return the labels of an element of the reference and of its copies."""
-        group = self.groups[place]
-        if self._sizes[group] == 1:
-            return {self.labels[place]}
-        return {one for one, other in zip(self.labels, self.groups, strict=True) if other == group}
+        return self._labels[self.groups[place]]
 
 
 def match(seen: Epoch, truth: Epoch) -> Match:
@@ -126,7 +126,7 @@ def repeats(one: Epoch, other: Epoch) -> bool:
     If most elements are copies, as of one image that is flipped or not, equal counts of flips in two epochs are chance.
     Then only the same order is a repeat.
     """
-    if len(one) != len(other) or common(one.digests, other.digests) < len(one):
+    if len(one) != len(other) or same_elements.common(one.digests, other.digests) < len(one):
         return False
     single = sum(times == 1 for times in Counter(one.digests).values())
     return one.digests == other.digests or 2 * single >= len(one)
@@ -149,11 +149,6 @@ def differ(seen: Epoch, exactly: bool) -> bool:
             if max((pictures[i] * pictures[j]).sum(), (pictures[i] * pictures[j][:, ::-1]).sum()) < LEAST
         ]
     return 2 * len(others) > len(pairs)
-
-
-def common(one: Sequence[bytes], other: Sequence[bytes]) -> int:
-    """Return how many marks two lists share, each as often as it occurs in both."""
-    return (Counter(one) & Counter(other)).total()
 
 
 def twins(seen: Epoch, found: Match) -> bool | None:

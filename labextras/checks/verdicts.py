@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from labextras.checks import augmentation, matching
+from labextras.checks import augmentation, fingerprints, matching
 from labextras.checks.augmentation import FAULT, OPEN, PASSED
-from labkit.pipelines import fingerprints, structure
+from labkit.pipelines import same_elements, structure
 from labkit.timeline.wording import PYTHON_OPS
 
 
@@ -271,7 +271,7 @@ def in_range(facts: Evidence) -> _Seen:
         return FAULT, f"nothing is below 0, and {least:g} is allowed; were mean and deviation forgotten?"
     hint = "clip after the last augmentation"
     if most <= 1 < 16 < high:
-        hint = "bytes were cast and not divided by 255: use tf.image.convert_image_dtype"
+        hint = "bytes were cast and not divided by 255; tf.image.convert_image_dtype does that for whole numbers only"
     elif least >= 0 > low and high <= -low * 4:
         hint = "clip after the last augmentation, or name the range of your normalisation"
     return FAULT, f"pixels from {low:.3g} to {high:.3g}, allowed {least:g} to {most:g}; {hint}"
@@ -318,7 +318,7 @@ def random(facts: Evidence) -> _Seen:
     first, second, truth = facts.first, facts.second, facts.truth
     if facts.random is None:
         return OPEN, "nothing says whether this pipeline augments; random=True or False does"
-    fresh = len(first) - matching.common(first.digests, second.digests)
+    fresh = len(first) - same_elements.common(first.digests, second.digests)
     if facts.random is False:
         if len(first) == len(second) and not fresh:
             return PASSED, "both epochs deliver the same pixels"
@@ -328,7 +328,7 @@ def random(facts: Evidence) -> _Seen:
             return OPEN, "the two epochs hold different elements"
         return FAULT, f"{fresh:,} of {len(first):,} elements changed in epoch 2, and nothing should be random"
     if matching.repeats(first, second):
-        if truth is not None and first.digests and matching.common(first.digests, truth.digests) == len(first):
+        if truth is not None and first.digests and same_elements.common(first.digests, truth.digests) == len(first):
             return FAULT, "epoch 2 repeats epoch 1, and both are the reference: nothing is augmented at all"
         claim = "random=True" if facts.stated else "a map draws random numbers"
         return FAULT, (
@@ -369,7 +369,7 @@ def changed(facts: Evidence) -> _Seen:
     if facts.layout.image is not None and facts.first.shapes and facts.first.shapes.isdisjoint(facts.truth.shapes):
         return OPEN, "the reference has images of another size; resize it the same way"
     epochs = [epoch.digests for epoch in (facts.first, facts.second)]
-    if epochs[0] and all(matching.common(seen, facts.truth.digests) == len(seen) for seen in epochs):
+    if epochs[0] and all(same_elements.common(seen, facts.truth.digests) == len(seen) for seen in epochs):
         return FAULT, "every element equals the reference: the augmentation does nothing, or its result is thrown away"
     return PASSED, "not every element equals the reference"  # how many do is chance: the text stays the same
 
@@ -388,7 +388,7 @@ def order(facts: Evidence) -> _Seen:
     """Compare the order of two epochs."""
     first, second = facts.first, facts.second
     ways = [("key", first.keys, second.keys)]
-    if matching.common(first.digests, second.digests) == len(first):
+    if same_elements.common(first.digests, second.digests) == len(first):
         ways.append(("pixels", first.digests, second.digests))
     if facts.match is not None and facts.match.certain and facts.again.certain:
         ways.append(("place in the reference", facts.match.place, facts.again.place))

@@ -1,4 +1,4 @@
-"""What a source will deliver, before a job reads it: rows of a CSV, a query or Parquet, lines of text or JSON, records.
+"""What a source will deliver, before a job reads it: rows of a CSV or a query, lines of text or JSON, records.
 
 TensorFlow stops at a bad row of a CSV in the middle of an epoch, and its error names neither the file nor the line. It
 delivers a NULL of a database as 0 or as an empty text, and bytes that are no text as a word. These functions read a
@@ -66,34 +66,8 @@ def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
     ValueError
         If the header or a row is bad: the sentence names file, line, column and value, and counts the bad rows.
     """
-    path, bad, rows = _file(path), [], 0
-    kinds = _kinds(columns, _FIELDS)
-    read: list[str] = []  # the lines of a row as they are in the file: its fields do not show where quotes are
-    # A byte order mark is no part of the first name; bytes that are no UTF-8 are found in their row.
-    with _long_fields(), path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
-        lines = csv_files.reader((read.append(line) or line for line in file), strict=True)
-        wanted = ", ".join(columns) or "the columns with their types, as label=int"
-        try:
-            head = next(lines, [])
-        except csv_files.Error as error:
-            raise ValueError(f"{path.name}, line 1: {error}; expected, with commas between them: {wanted}") from None
-        if not all(map(_is_utf8, head)):
-            raise ValueError(f"{path.name}, line 1 is not UTF-8; save the file as UTF-8")
-        if head != list(columns):
-            found = f"the columns {', '.join(head)}" if head else "no columns"
-            raise ValueError(f"{path.name} has {found}; expected: {wanted}")
-        read.clear()
-        try:
-            for row in lines:
-                rows += 1
-                if fault := _fault(row, kinds) or ("" if _ROW.fullmatch("".join(read)) else _QUOTE):
-                    bad.append(f"line {lines.line_num}: {fault}")
-                read.clear()
-        except csv_files.Error as error:
-            bad.append(f"line {lines.line_num}: {error}")
-            rows += 1
-    _refuse(path, bad, rows, "correct them before a job reads the file")
-    return rows
+    path = _file(path)
+    return _count(path, _csv_rows(path, _kinds(columns, _FIELDS)), "correct them before a job reads the file")
 
 
 def text_lines(path: str | os.PathLike[str], /) -> int:
@@ -114,7 +88,8 @@ def text_lines(path: str | os.PathLike[str], /) -> int:
         If a line is no UTF-8, begins with a byte order mark or has a zero byte: the sentence names file, line and
         what is wrong, and counts the bad lines.
     """
-    return _lines(path, lambda line: "", "save the file as UTF-8")
+    path = _file(path)
+    return _count(path, _lines(path, lambda line: ""), "save the file as UTF-8", "lines")
 
 
 def json_lines(path: str | os.PathLike[str], /, **columns: type) -> int:
@@ -135,8 +110,9 @@ def json_lines(path: str | os.PathLike[str], /, **columns: type) -> int:
         field and value, and counts the bad lines. A file that ends after a whole line is taken for whole, so compare
         the number.
     """
-    kinds = _kinds(columns, _MEMBERS)
-    return _lines(path, lambda line: _misfit(line, kinds), "correct them before a job reads the file")
+    path, kinds = _file(path), _kinds(columns, _MEMBERS)
+    found = _lines(path, lambda line: _misfit(line, kinds))
+    return _count(path, found, "correct them before a job reads the file", "lines")
 
 
 def fixed_length(path: str | os.PathLike[str], record_bytes: int) -> int:
@@ -194,78 +170,78 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
         If it is no database, the query does not fit it, or a row is bad: the sentence names file, row, column and
         value, and counts the bad rows.
     """
-    path, bad, rows = _file(path), [], 0
-    kinds = _kinds(columns, _VALUES)
-    place = f"file:{quote(str(path.absolute()))}?mode=ro"
+    path, kinds = _file(path), _kinds(columns, _VALUES)
     try:
-        with contextlib.closing(sqlite3.connect(place, timeout_s, uri=True)) as database:
-            database.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-            answer = database.execute(query)
-            names = [name for name, *_ in answer.description or ()]
-            if not names or (kinds and names != list(kinds)):
-                found = f"the columns {', '.join(names)}" if names else "no columns"
-                wanted = ", ".join(kinds) or "a query that has some"
-                raise ValueError(f"{path.name} answers {query!r} with {found}; expected: {wanted}")
-            expected = list(kinds.values())
-            for row in answer:
-                rows += 1
-                expected = expected or [type(value).__name__ for value in row]
-                if fault := _wrong(row, names, expected):
-                    bad.append(f"row {rows}: {fault}")
+        return _count(path, _query_rows(path, query, timeout_s, kinds), "correct them, or leave them out in the query")
     except (sqlite3.Error, sqlite3.Warning) as error:  # before Python 3.12 two statements are a warning
-        if "locked" in str(error):
-            words = (
-                f"{path.name} is locked by another program that writes to it; wait for it, or read a copy of the file"
-            )
-            raise OSError(words) from None
-        raise ValueError(
-            f"{path.name} cannot answer {query!r}: {str(error).rstrip('.')}; check the file and the query"
-        ) from None
-    _refuse(path, bad, rows, "correct them, or leave them out in the query")
-    return rows
+        why = str(error).rstrip(".")
+    if "locked" in why:
+        raise OSError(f"{path.name} is locked by another program that writes to it; wait for it, or read a copy")
+    raise ValueError(f"{path.name} cannot answer {query!r}: {why}; check the file and the query")
 
 
-def parquet(path: str | os.PathLike[str], /, **columns: type) -> int:
-    """Return the number of rows of a Parquet file, all of which it reads once, with pyarrow.
+# -- one reader: each parser yields the place of a row, and what is wrong with it ------------------------------
 
-    A NULL of a column of numbers becomes NaN in NumPy, and a label below -9e18 in a dataset of whole numbers.
 
-    Parameters
-    ----------
-    path : path
-    **columns : {int, float, str, bytes}
-        Columns by name of which no value may be NULL; those that are not named may be anything.
+def _count(path: Path, rows: Iterable[tuple[str, str]], do: str, what: str = "rows") -> int:
+    """Return the number of rows, or raise the first fault, with the number of faults and what to do."""
+    bad, first, number = 0, "", 0
+    for place, fault in rows:
+        number += 1
+        if fault:
+            bad, first = bad + 1, first or f"{place}: {fault}"
+    if bad:
+        raise ValueError(f"{path.name}, {first} (bad {what}: {bad:,} of {number:,}); {do}")
+    return number
 
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is cut off or damaged: the sentence names the file. Each changed byte is found only where the file was
-        written with ``write_page_checksum=True``. If a column is not there, or a value is bad: the sentence names file,
-        row, column and value, and counts the bad rows.
-    """
-    import pyarrow
-    from pyarrow import parquet as parquet_files
 
-    path, bad, rows = _file(path), [], 0
-    names, kinds = list(columns), list(_kinds(columns, _VALUES).values())
-    try:
-        with parquet_files.ParquetFile(path, page_checksum_verification=True) as file:
-            there = file.schema_arrow.names
-            if missing := [name for name in names if name not in there]:
-                raise ValueError(f"{path.name} has no column {missing[0]}; it has: {', '.join(there)}")
-            for batch in file.iter_batches():
-                values = [batch[name].to_pylist() for name in names]
-                for number, row in enumerate(zip(*values, strict=True), rows + 1):
-                    if fault := _wrong(row, names, kinds):
-                        bad.append(f"row {number}: {fault}")
-                rows += batch.num_rows
-    except (pyarrow.ArrowException, OSError) as error:
-        why = str(error).partition(". ")[0].partition("\n")[0].rstrip(".")
-        raise ValueError(f"{path.name} is no whole Parquet file: {why}; write it again") from None
-    _refuse(path, bad, rows, "correct them, or leave them out")
-    return rows
+def _csv_rows(path: Path, kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
+    read: list[str] = []  # the lines of a row as they are in the file: its fields do not show where quotes are
+    wanted = ", ".join(kinds) or "the columns with their types, as label=int"
+    # A byte order mark is no part of the first name; bytes that are no UTF-8 are found in their row.
+    with _long_fields(), path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+        lines = csv_files.reader((read.append(line) or line for line in file), strict=True)
+        try:
+            head = next(lines, [])
+        except csv_files.Error as error:
+            raise ValueError(f"{path.name}, line 1: {error}; expected, with commas between them: {wanted}") from None
+        if not all(map(_is_utf8, head)):
+            raise ValueError(f"{path.name}, line 1 is not UTF-8; save the file as UTF-8")
+        _expect(list(kinds), head, f"{path.name} has", wanted)
+        read.clear()
+        try:
+            for row in lines:
+                yield f"line {lines.line_num}", _fault(row, kinds) or ("" if _ROW.fullmatch("".join(read)) else _QUOTE)
+                read.clear()
+        except csv_files.Error as error:
+            yield f"line {lines.line_num}", str(error)
+
+
+def _lines(path: Path, fault: Callable[[str], str]) -> Iterator[tuple[str, str]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            yield f"line {number}", _no_text(line) or fault(line.decode())
+
+
+def _query_rows(path: Path, query: str, timeout_s: float, kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
+    place = f"file:{quote(str(path.absolute()))}?mode=ro"
+    with contextlib.closing(sqlite3.connect(place, timeout_s, uri=True)) as database:
+        database.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+        answer = database.execute(query)
+        names = [name for name, *_ in answer.description or ()]
+        wanted = ", ".join(kinds) or "a query that has some"
+        _expect(list(kinds) or names or [""], names, f"{path.name} answers {query!r} with", wanted)
+        expected = list(kinds.values())
+        for number, row in enumerate(answer, 1):
+            expected = expected or [type(value).__name__ for value in row]
+            yield f"row {number}", _wrong(row, names, expected)
+
+
+def _expect(columns: list[str], found: list[str], has: str, wanted: str) -> None:
+    """Refuse other columns than those that are expected."""
+    if found != columns:
+        seen = f"the columns {', '.join(found)}" if found else "no columns"
+        raise ValueError(f"{has} {seen}; expected: {wanted}")
 
 
 @contextlib.contextmanager
@@ -293,26 +269,9 @@ def _kinds(columns: dict[str, type], allowed: Iterable[str]) -> dict[str, str]:
     return {name: one_of(f"the type of column {name}", kind.__name__, allowed) for name, kind in columns.items()}
 
 
-def _refuse(path: Path, bad: list[str], rows: int, do: str, what: str = "rows") -> None:
-    """Raise the first of the faults that were found, if there is one, with their number and what to do."""
-    if bad:
-        raise ValueError(f"{path.name}, {bad[0]} (bad {what}: {len(bad):,} of {rows:,}); {do}")
-
-
 def _is_utf8(text: str) -> bool:
     """Tell whether a text can be written as UTF-8: one that was read with its wrong bytes, or from JSON, may not."""
     return not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _lines(path: str | os.PathLike[str], fault: Callable[[str], str], do: str) -> int:
-    """Return the number of lines of a file, in none of which `fault` finds anything wrong."""
-    path, bad, number = _file(path), [], 0
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            if found := _no_text(line) or fault(line.decode()):
-                bad.append(f"line {number}: {found}")
-    _refuse(path, bad, number, do, "lines")
-    return number
 
 
 def _no_text(line: bytes) -> str:
@@ -341,10 +300,8 @@ def _misfit(line: str, kinds: dict[str, str]) -> str:
         inside = half and line.lstrip().startswith("{") and message != "Extra data"
         why = "ends inside an object" if inside else f"is no JSON ({message} at character {error.colno})"
         return f"{line!r:.40} {why}; allowed: one whole object in each line"
-    except RecursionError as error:
-        return f"{line!r:.40} is no JSON ({error}); allowed: one whole object in each line"
-    except ValueError:
-        return f"a number in {line!r:.40} has more digits than Python reads; allowed: whole numbers of 64 bits"
+    except (ValueError, RecursionError) as error:  # a number of more digits than Python reads, a deep nesting
+        return f"{line!r:.40} is no JSON ({str(error).partition(';')[0]}); allowed: one whole object in each line"
     if not isinstance(found, dict):
         return f"{line!r:.40} is no object; allowed: one whole object in each line"
     for name, kind in kinds.items():

@@ -66,10 +66,13 @@ class Epochs:
         Batches so far.
     waits : bool
         Whether the consumer waits for one.
+    batch_size : Any
+        What the loader states, as PyTorch's DataLoader does.
     """
 
     def __init__(self, loader: Loader, steps: int | None) -> None:
         self.loader, self.steps = loader, steps
+        self.batch_size = getattr(loader.loader, "batch_size", None)
         self._iterator: Any = None
         self.taken, self.waits, self._before = 0, False, 0
 

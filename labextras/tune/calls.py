@@ -6,11 +6,6 @@ that is built, so the two cannot disagree.
 
 from __future__ import annotations
 
-import ast
-import enum
-import functools
-import inspect
-import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,15 +28,12 @@ class Call:
         By name.
     node : DatasetNode, optional
         The node of the pipeline that was read; None for a call that a change adds.
-    known : bool
-        Whether it can be called again. Else it is only written down.
     """
 
     method: str
     arguments: tuple[Any, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     node: DatasetNode | None = None
-    known: bool = True
 
     @property
     def ops(self) -> frozenset[str]:
@@ -68,8 +60,6 @@ class Call:
 
     def __str__(self) -> str:
         """Return it as Python, as in ``.map(load, num_parallel_calls=AUTOTUNE)``."""
-        if not self.known:
-            return f".{self.method}(…)"
         if self.method == "with_options":
             changes = ", ".join(f"{name}={value}" for name, value in changed(self.arguments[0]).items())
             return f".with_options(options){f'  # {changes}' if changes else ''}"
@@ -88,19 +78,19 @@ class Written:
     Parameters
     ----------
     source : tf.data.Dataset
-        What the calls are made on.
-    begin : str
-        It, as Python.
+        What the calls are made on; it is called ``source`` in the code.
     calls : tuple of Call
         The first one first.
-    above : tuple of Call
-        Calls that made the source, which cannot be made again; they are only written down.
+    unknown : str
+        The kind of node that made the source, where its call cannot be made again; else empty.
+    begin : str
+        The source as Python.
     """
 
     source: Any
-    begin: str
     calls: tuple[Call, ...]
-    above: tuple[Call, ...] = ()
+    unknown: str = ""
+    begin: str = "source"
 
     def build(self) -> Any:
         """Return the dataset."""
@@ -110,30 +100,10 @@ class Written:
         return dataset
 
     def code(self) -> str:
-        """Return the pipeline as Python, one call a line; its options come before it."""
-        return "\n".join([*self._options(), "dataset = (", *(f"    {one}" for one in self.lines()), ")"])
-
-    def lines(self) -> list[str]:
-        """Return what the calls begin with, and each call, as Python."""
-        return [self.begin, *map(str, (*self.above, *self.calls))]
-
-    def _options(self) -> list[str]:
-        """Return the lines that make the options; those of several calls count together for the whole pipeline."""
-        calls = [call for call in (*self.above, *self.calls) if call.method == "with_options"]
-        lines = {}
-        for options in (call.arguments[0] for call in calls):
-            for name in changed(options):
-                value = functools.reduce(getattr, name.split("."), options)
-                kind = f"tf.data.experimental.{type(value).__name__}."
-                stated = f"{kind}{value.name}" if isinstance(value, enum.Enum) else repr(value)
-                lines[name] = f"options.{name} = {stated}"
-        return ["options = tf.data.Options()", *lines.values()] if calls else []
+        """Return the pipeline as Python, one call a line."""
+        return "\n".join(["dataset = (", *(f"    {one}" for one in (self.begin, *self.calls)), ")"])
 
     __repr__ = code
-
-    def once(self) -> Written:
-        """Return the pipeline without its repeats: one epoch."""
-        return self.without("repeat")
 
     def without(self, *methods: str) -> Written:
         """Return the pipeline without its calls of some methods."""
@@ -146,9 +116,8 @@ _READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
 def read(dataset: Any) -> Written:
     """Return a dataset as the calls that wrote it.
 
-    Only the calls behind the last unknown call can be changed; the calls before it stand in `Written.above`. Unknown
-    are a window, a zip of several datasets, and calls of another library. A shuffle with a fixed order that cannot be
-    drawn again counts as unknown, too.
+    Only the calls behind the last unknown call can be changed. Unknown are a window, a zip of several datasets, and
+    calls of another library. A shuffle with a fixed order that cannot be drawn again counts as unknown, too.
 
     Raises
     ------
@@ -156,34 +125,31 @@ def read(dataset: Any) -> Written:
         If it is no dataset.
     """
     check_dataset(dataset)
-    calls, source = [], None
+    calls, source, unknown = [], dataset, ""
     for node in nodes(dataset):  # from the end to the source
-        if source is not None and node.dataset is not source:
+        if node.dataset is not source or (inputs := _inputs(node)) is None:
             continue
-        inputs = _inputs(node)
-        if inputs is None or len(inputs) != 1:
-            begin = _source(node)
+        if len(inputs) > 1 or (call := _call(node)) is None:
+            unknown = node.kind
             break
         source = inputs[0]
-        calls.insert(0, _call(node))
-    last = max((place for place, call in enumerate(calls) if not call.known), default=-1)
-    source = calls[last].node.dataset if last >= 0 else node.dataset
-    return Written(source, begin, tuple(calls[last + 1 :]), tuple(calls[: last + 1]))
+        calls.insert(0, call)
+    return Written(source, tuple(calls), unknown)
 
 
 def _inputs(node: DatasetNode) -> list[Any] | None:
     """Return the datasets that a node is called on; None for a source, as a generator and a reader of files are."""
     inputs = list(getattr(node.dataset, "_inputs", list)())
     kinds = [type(one).__name__ for one in inputs]
-    if node.kind in _READERS:
+    if node.kind in _READERS or not inputs:
         return None
     if node.kind == "FlatMap" and kinds == ["_TensorDataset"] and _generates(node):
         return None
     if node.kind == "Zip" and len(inputs) == 2 and kinds[0] == "_VariantDataset":
         return inputs[1:]  # Dataset.enumerate
-    if node.kind in ("Unbatch", "Rebatch") and kinds == ["_RestructuredDataset"]:
+    if node.kind == "Unbatch" and kinds == ["_RestructuredDataset"]:
         return inputs[0]._inputs()[0]._inputs()  # a map of its own comes before it
-    return inputs or None
+    return inputs
 
 
 def _generates(node: DatasetNode) -> bool:
@@ -192,20 +158,14 @@ def _generates(node: DatasetNode) -> bool:
     return getattr(function, "__name__", "") == "flat_map_fn" and function.__module__.startswith("tensorflow.")
 
 
-def _call(node: DatasetNode) -> Call:
-    """Return the call that made a node."""
-    make = _CALLS.get(node.kind)
+def _call(node: DatasetNode) -> Call | None:
+    """Return the call that made a node; None where it cannot be made again."""
     try:
-        method, arguments, settings = make(node.dataset)
-    except (TypeError, AttributeError):  # no such call, or another class of this name, as of another TensorFlow
-        return Call(_method(node.kind), node=node, known=False)
+        method, arguments, settings = _CALLS[node.kind](node.dataset)
+    except (KeyError, TypeError, AttributeError):  # or another class of this name, as of another TensorFlow
+        return None
     given = {name: one for name, one in settings.items() if one is not None}
     return Call(method, tuple(one for one in arguments if one is not None), given, node)
-
-
-def _method(kind: str) -> str:
-    """Return what the method is called that makes a node of some kind: ``GroupByWindow`` is ``group_by_window``."""
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in kind).lstrip("_")
 
 
 def _parallel(dataset: Any) -> dict[str, Any]:
@@ -262,7 +222,6 @@ _CALLS: dict[str, Callable[[Any], tuple[str, tuple[Any, ...], dict[str, Any]]]] 
     "Batch": lambda d: ("batch", (int(d._batch_size),), _batch(d)),
     "ParallelBatch": lambda d: ("batch", (int(d._batch_size),), {**_batch(d), **_parallel(d)}),
     "PaddedBatch": lambda d: ("padded_batch", (int(d._batch_size), d._padded_shapes, d._padding_values), _batch(d)),
-    "Rebatch": lambda d: ("rebatch", (int(d._batch_sizes),), _batch(d)),
     "Unbatch": lambda d: ("unbatch", (), {}),
     "Prefetch": lambda d: ("prefetch", (int(d._buffer_size),), {}),
     "Shuffle": lambda d: ("shuffle", (int(d._buffer_size),), _shuffle(d)),
@@ -276,45 +235,16 @@ _CALLS: dict[str, Callable[[Any], tuple[str, tuple[Any, ...], dict[str, Any]]]] 
 }
 
 
-def _source(node: DatasetNode) -> str:
-    """Return the source of a pipeline as Python, without its data."""
-    kind = node.kind
-    if kind in _READERS:
-        return f"tf.data.{kind}Dataset(…)"
-    names = {"TensorSlice": "from_tensor_slices", "Tensor": "from_tensors", "FlatMap": "from_generator"}
-    if kind in names or kind == "Range":
-        return f"tf.data.Dataset.{names.get(kind, 'range')}(…)"
-    return "dataset"
-
-
 def text(value: Any) -> str:
-    """Return an argument as Python: a function by its name, a method with its object, a lambda by its source."""
-    if isinstance(value, functools.partial):
-        parts = [text(one) for one in (value.func, *value.args)]
-        return f"partial({', '.join([*parts, *(f'{name}={text(one)}' for name, one in value.keywords.items())])})"
-    if inspect.ismethod(value):
-        owner = value.__self__
-        return f"{owner.__name__ if isinstance(owner, type) else f'{type(owner).__name__}(…)'}.{value.__name__}"
+    """Return an argument as Python: a function by its name, other objects by their class."""
     if callable(value):
         # TensorFlow's own, as a reader calls it: the class of tf.data.TFRecordDataset has another name.
         public = getattr(value, "__dict__", {}).get("_tf_api_names")
         name = f"tf.{public[0]}" if public else getattr(value, "__name__", f"{type(value).__name__}(…)")
-        return _lambda(value) if name == "<lambda>" else name
-    if value is None or isinstance(value, (int, float, str)):
-        return repr(value)
-    return "…"
+        return "lambda …" if name == "<lambda>" else name
+    return repr(value) if value is None or isinstance(value, (int, float, str)) else "…"
 
 
 def _size(value: Any) -> str:
     """Return a number of calls or of elements that tf.data may choose itself."""
     return "AUTOTUNE" if value == AUTOTUNE else text(value)
-
-
-def _lambda(function: Any) -> str:
-    """Return the source of a lambda, if it is the only one where it stands."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)).strip().lstrip("."))
-    except (OSError, TypeError, SyntaxError):
-        return "lambda …"
-    found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda)]
-    return ast.unparse(found[0]) if len(found) == 1 else "lambda …"

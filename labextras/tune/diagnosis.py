@@ -3,7 +3,6 @@
 TensorFlow tunes the parallelism and the buffers of a pipeline while it runs, and shows its choice nowhere; people
 ask for it again and again (tensorflow issues 58819, 62690, 62821 and 72369).
 `autotune` drives a pipeline and asks again and again; `read` asks once, about an iterator of the reader's own.
-`differential` (`labextras.tune.differential`) tells from three runs what fetching and preparing cost.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ from functools import cached_property
 from typing import Any
 
 from labextras.tune import nodes
-from labextras.tune.differential import Differential, differential
 from labextras.tune.nodes import Line, Node, Reading
 from labkit.common.numbers import whole
 from labkit.pipelines.structure import check_dataset
 from labkit.recording.accelerators import check_accelerator
 from labkit.recording.tfdata.driver import check_length, drive
 
-__all__ = ["AutotuneReport", "Differential", "Line", "Node", "Reading", "autotune", "differential", "read"]
+__all__ = ["AutotuneReport", "Line", "Node", "Reading", "autotune", "read"]
 
 #: Where the consumer waits for a smaller share of its time, no node of the pipeline is said to limit the job.
 LEAST_WAIT = 0.05

@@ -9,60 +9,56 @@ from __future__ import annotations
 
 import difflib
 import html
-import math
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from labextras.tune import calls, equality, rewrite
 from labkit.common import other_programs
+from labkit.common.errors import error_text
 from labkit.common.numbers import number, whole
 from labkit.common.progress import optional_bar
 from labkit.common.table import Table, Tabular
-from labkit.pipelines import memory
+from labkit.pipelines import memory, timed_reading
 from labkit.recording import measures, recorder
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 
 #: Seconds of one round of a trial, about, and the fewest and most steps of it.
 ROUND_S, STEPS = 0.6, (4, 20)
-
 #: Rounds that are added to a trial where its verdict is open.
 MORE = 2
-
 #: From this busy share on, the accelerator is the limit, and nothing is tried.
 ENOUGH = 0.95
 #: Seconds of the longest epoch that a cache is tried on.
 EPOCH_S = 3.0
 #: Batches of the longest epoch that a recording waits for, so that a cache is full.
 FILLED = 100
+#: A speed-up beside busy programs counts where its interval begins above this: they slow both down, in turn.
+SURE = 2.0
+#: One reading of elements may take this part of `seconds`: a twentieth.
+READINGS = 20
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A change that was built.
+    """A change that was tried.
 
     Parameters
     ----------
     change : str
         What was changed, in a few words.
     elements : str
-        Whether it delivers the same elements, or what differs.
+        Whether it delivers the same elements, what differs, or why it cannot be built or compared.
     speedup : labkit.recording.measures.Speedup or None
         Over the pipeline as it was before this change; None where the elements differ, or nothing was measured.
-    before, after : float
-        Images per second, the median round of each; NaN where nothing was measured.
     kept : bool
     """
 
     change: str
     elements: str
     speedup: measures.Speedup | None = None
-    before: float = math.nan
-    after: float = math.nan
     kept: bool = False
 
 
@@ -80,10 +76,8 @@ class Improvement(Tabular):
         In the order in which they were tried.
     trace : Trace
         A recording of `dataset`.
-    by_hand : tuple of str
-        Changes that cannot be built here, each as lines of a diff.
     notes : tuple of str
-        Sentences for under the table.
+        Sentences for under the table: why nothing more was tried, and what is left to do.
     """
 
     dataset: Any
@@ -91,8 +85,7 @@ class Improvement(Tabular):
     written: calls.Written
     trials: tuple[Trial, ...]
     trace: Trace
-    by_hand: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def kept(self) -> list[str]:
@@ -107,43 +100,35 @@ class Improvement(Tabular):
     @property
     def diff(self) -> str:
         """What to change in the code, line by line; empty where nothing was kept."""
-        return _diff(self.original, self.written)
+        lines = difflib.ndiff(self.original.code().splitlines(), self.code.splitlines())
+        return "\n".join(line for line in lines if not line.startswith("?")) if self.kept else ""
 
     def table(self) -> Table:
         """One row for each change that was tried."""
-        rows = []
-        for one in self.trials:
-            rates = ("", "") if math.isnan(one.after) else (f"{one.before:,.0f}", f"{one.after:,.0f}")
-            ratio, verdict = (one.speedup.ratio, one.speedup.verdict) if one.speedup else ("", "not measured")
-            rows.append((one.change, *rates, ratio, verdict, one.elements, "yes" if one.kept else "no"))
-        head = ("change", "images/s before", "after", "speed-up", "verdict", "elements", "kept")
-        return Table(head, rows or [("nothing to try", "", "", "", "", "", "")], (1, 2), self.notes, rule=True)
+        head = ("change", "speed-up", "verdict", "elements", "kept")
+        rows = [
+            (one.change, *((one.speedup.ratio, one.speedup.verdict) if one.speedup else ("", "not measured")),
+             one.elements, "yes" if one.kept else "no")
+            for one in self.trials
+        ]  # fmt: skip
+        return Table(head, rows or [("no change was tried", "", "", "", "")], (), self.notes, rule=True)
 
     def __repr__(self) -> str:
-        """Return the table, the changes of the code, and what is left to do by hand."""
-        return "\n\n".join([str(self.table()), *filter(None, (self.diff, *self._hand()))])
+        """Return the table, and the changes of the code."""
+        return "\n\n".join(filter(None, (str(self.table()), self.diff)))
 
     def _repr_html_(self) -> str:
-        blocks = filter(None, (self.diff, *self._hand()))
-        return self.table()._repr_html_() + "".join(f"<pre>{html.escape(block)}</pre>" for block in blocks)
-
-    def _hand(self) -> Iterator[str]:
-        for one in self.by_hand:
-            yield f"by hand, neither checked nor measured, for it cannot be built here:\n{one}"
+        return self.table()._repr_html_() + (f"<pre>{html.escape(self.diff)}</pre>" if self.diff else "")
 
 
 def improve(
-    dataset: Any,
-    accelerator: Any,
-    *,
-    repeats: int = 5,
-    seconds: float = 180,
-    progress: bool | None = None,
+    dataset: Any, accelerator: Any, *, repeats: int = 5, seconds: float = 180, progress: bool | None = None
 ) -> Improvement:
     """Write a pipeline in other ways, and keep what delivers the same elements faster.
 
-    Each change is measured in interleaved rounds beside the pipeline as it was before; a pipeline that ends is repeated
-    for that. When a change is kept, the next ones are tried on the new pipeline, those that were refused once more.
+    First what its structure shows is tried (prefetch, several files, parallel calls), then what saves work. Each change
+    is measured in interleaved rounds beside the pipeline as it was before; a pipeline that ends is repeated for that.
+    When a change is kept, all are tried on the new pipeline.
 
     Parameters
     ----------
@@ -154,7 +139,7 @@ def improve(
     repeats : int
         Rounds of each trial, and two more where its verdict is open; LABKIT_FAST allows one.
     seconds : float
-        No trial begins later than this, in seconds.
+        Nothing is begun that would last longer than what is left of this, in seconds.
     progress : bool, optional
         A progress bar: True, False, or by default one that shows up when it takes long.
 
@@ -166,10 +151,12 @@ def improve(
     ------
     ValueError, TypeError, RecordingError
         As `labkit.record`; ValueError if `seconds` is not positive.
+    TimeoutError
+        If the pipeline does not deliver two batches within `seconds`.
     """
     whole("repeats", repeats, least=1)
     number("seconds", seconds, 1e-3, 1e6, unit="of seconds")
-    search = _Search(calls.read(dataset), accelerator, repeats, time.monotonic() + seconds)
+    search = _Search(calls.read(dataset), accelerator, repeats, seconds)
     with optional_bar(progress, None, "improving") as tick:
         search.run(tick)
     return search.found(dataset)
@@ -178,93 +165,109 @@ def improve(
 class _Search:
     """The changes that were tried so far, and the pipeline with those that were kept."""
 
-    def __init__(self, written: calls.Written, accelerator: Any, repeats: int, ends: float) -> None:
+    def __init__(self, written: calls.Written, accelerator: Any, repeats: int, seconds: float) -> None:
         self.original = self.written = written
-        self.accelerator, self.repeats, self.ends = accelerator, repeats, ends
+        self.accelerator, self.repeats, self.ends = accelerator, repeats, time.monotonic() + seconds
         self.trials: list[Trial] = []
         self.notes: list[str] = []
+        self.step_s = self.arrives(seconds)
         # A pipeline that cannot be recorded is refused by `record` itself, before its elements are read.
         recorder.record(_endless(written), accelerator, steps=1, warmup=1, progress=False)
-        self.reference = equality.Reference(written)
+        self.reference = equality.Reference(written, min(equality.READ_S, seconds / READINGS))
         self.trace = self.record()
+
+    def arrives(self, seconds: float) -> float:
+        """Return the seconds until two batches were there; those that never come are not waited for."""
+        begin = time.monotonic()
+        try:
+            for _ in timed_reading.elements(_endless(self.written).take(2), total_s=seconds):
+                pass
+        except TimeoutError as error:
+            raise TimeoutError(f"within {seconds:g} s {error}") from None
+        except Exception:  # `record` says it better
+            return 0.0
+        return time.monotonic() - begin
+
+    def left(self) -> float:
+        return self.ends - time.monotonic()
 
     def record(self) -> Trace:
         """Record the pipeline as it is; behind the epoch in which a cache is filled, as it is then for good."""
         epoch = self.reference.batches or 0
         caches = any(call.method == "cache" for call in self.written.calls) and epoch <= FILLED
-        warmup = 2 + epoch * caches
-        return recorder.record(_endless(self.written), self.accelerator, steps=12, warmup=warmup, progress=False)
+        steps, warmup = int(min(max(self.left() / 4 / max(self.step_s, 1e-3), 2), 12)), 2 + epoch * caches
+        trace = recorder.record(_endless(self.written), self.accelerator, steps=steps, warmup=warmup, progress=False)
+        self.step_s = trace.span_ns / 1e9 / max(1, trace.run.steps)
+        return trace
 
     def run(self, tick: Callable[[], Any]) -> None:
         """Try the changes until none is left, or the time is up."""
+        refused: set[str] = set()
         while (timeline := Timeline(self.trace)).busy < ENOUGH:
-            for change in filter(self.open, self.offered(timeline)):
-                if time.monotonic() > self.ends:
-                    self.notes.append("The time was up before every change was tried.")
+            stalls = timeline.stalls
+            effort = timeline.efforts.get(stalls.blame or "")
+            waits = stalls.cause == "fetch" or (effort is not None and effort.computes is False)
+            known = {one.change for one in self.trials}  # what was refused before another change was kept comes last
+            offered = rewrite.changes(self.written, waits=waits, fits=_fits)
+            for change in sorted(offered, key=lambda one: one.name in known):
+                if (code := change.written.code()) in refused:
+                    continue
+                trial = self.tried(change) if self.left() > 0 else None
+                if trial is None:
+                    self.notes.append(f"The time was up before {change.name} was tried; seconds= allows more.")
                     return
-                trial = self.tried(change)
                 self.trials.append(trial)
                 tick()
-                if trial.speedup and trial.speedup.verdict == measures.TOO_BUSY:
-                    self.notes.append("Other programs hold the cores: close them and try again.")
-                    return
                 if trial.kept:
-                    self.written = change.written
+                    refused, self.written = set(), change.written
                     self.trace = self.record()
                     break
+                refused.add(code)
             else:
                 return
+        self.notes.append(f"The accelerator is busy for {timeline.busy:.0%} of the time: no change can gain much.")
 
-    def open(self, change: rewrite.Change) -> bool:
-        """Tell whether a change is to be tried: it never was, or once, before another one was kept."""
-        names = [one.change for one in self.trials if not one.kept]
-        last = max((i for i, one in enumerate(self.trials) if one.kept), default=-1)
-        since = [one.change for one in self.trials[last + 1 :]]
-        return change.name not in since and names.count(change.name) < 2
-
-    def offered(self, timeline: Timeline) -> Iterator[rewrite.Change]:
-        """Yield the changes that suit what the recording found."""
-        stalls = timeline.stalls
-        effort = timeline.efforts.get(stalls.blame or "")
-        waits = stalls.cause == "fetch" or (effort is not None and effort.computes is False)
-        return rewrite.changes(self.written, waits=waits, fits=_fits)
-
-    def tried(self, change: rewrite.Change) -> Trial:
-        """Build a change, compare its elements, measure it."""
+    def tried(self, change: rewrite.Change) -> Trial | None:
+        """Build a change, compare its elements, measure it; None where the time does not allow that."""
         try:
             elements = self.reference.compared(change)
         except Exception as error:  # the function of a reader may refuse in any way, as one that cannot take a batch
-            return Trial(change.name, f"cannot be built: {type(error).__name__}")
+            why = error_text(error).rpartition(" * ")[2]  # of a function that TensorFlow wrote anew: its line, and why
+            return Trial(change.name, f"cannot be built or compared: {why:.160}")
         if elements not in equality.FINE:
             return Trial(change.name, elements)
-        step_s = self.trace.span_ns / 1e9 / max(1, self.trace.run.steps)
-        steps, warmup = int(min(max(ROUND_S / step_s, STEPS[0]), STEPS[1])), 2
+        steps, warmup = int(min(max(ROUND_S / self.step_s, STEPS[0]), STEPS[1])), 2
         if change.stored:
-            if self.reference.batches is None or self.reference.batches * step_s > EPOCH_S:
+            if self.reference.batches is None or self.reference.batches * self.step_s > EPOCH_S:
                 return Trial(change.name, f"{elements}; an epoch is too long to try it here")
             warmup = self.reference.batches + 2
+        # All rounds, the one for pictures, and as long again for a recording at the end.
+        if 2 * (self.repeats + MORE + 2) * (steps + warmup) * self.step_s > self.left():
+            return None
         both = {"before": _endless(self.written), "after": _endless(change.written)}
         found = measures.measure(
             both, self.accelerator, steps=steps, warmup=warmup, repeats=self.repeats, limit=self.repeats + MORE,
             progress=False, profile=False,
         )  # fmt: skip
-        rates = found.rates("after"), found.rates("before")
-        speedup = measures.compare_rates(*rates)
-        if found.others >= other_programs.BUSY:
+        speedup = measures.compare_rates(found.rates("after"), found.rates("before"))
+        if found.others >= other_programs.BUSY and not speedup.low > SURE:
             speedup = replace(speedup, verdict=measures.TOO_BUSY)
-        after, before = (float(np.median(one)) for one in rates)
-        return Trial(change.name, elements, speedup, before, after, speedup.verdict == "faster")
+        return Trial(change.name, elements, speedup, speedup.verdict == measures.FASTER)
 
     def found(self, dataset: Any) -> Improvement:
         """Return the result."""
+        if any(one.speedup and one.speedup.verdict == measures.TOO_BUSY for one in self.trials):
+            self.notes.append("Other programs hold the cores: close them and try again.")
+        if self.written.unknown:
+            self.notes.append(
+                f"Nothing before {self.written.unknown} was changed: that step cannot be built again from the dataset."
+            )
         stalls = Timeline(self.trace).stalls
         left = f"to blame now: {stalls.blame or stalls.cause}. " if stalls.cause else ""
-        notes = [*self.notes, f"{left}Next: {stalls.advice}"]
         kept = any(one.kept for one in self.trials)
-        hand = tuple(_diff(self.written, one.written) for one in rewrite.by_hand(self.written))
         return Improvement(
-            self.written.build() if kept else dataset,
-            self.original, self.written, tuple(self.trials), self.trace, hand, tuple(notes),
+            self.written.build() if kept else dataset, self.original, self.written, tuple(self.trials), self.trace,
+            (*self.notes, f"{left}Next: {stalls.advice}"),
         )  # fmt: skip
 
 
@@ -277,12 +280,6 @@ def _endless(written: calls.Written) -> Any:
 def _fits(written: calls.Written) -> bool:
     """Tell whether the elements of an epoch fit into memory."""
     try:
-        return memory.estimate(written.once().build()).high_bytes <= memory.SHARE * memory.available()[0]
+        return memory.estimate(written.without("repeat").build()).high_bytes <= memory.SHARE * memory.available()[0]
     except ValueError:  # it never ends, or its length is unknown
         return False
-
-
-def _diff(before: calls.Written, after: calls.Written) -> str:
-    """Return what differs between two pipelines as code, with their other lines around it."""
-    lines = difflib.ndiff(before.code().splitlines(), after.code().splitlines())
-    return "" if before is after else "\n".join(line for line in lines if not line.startswith("?"))

@@ -120,16 +120,17 @@ class Modelled:
     def prepare(self, batch: Any) -> None:
         """Do nothing: a model needs no warm-up."""
 
-    def step(self, batch: Any) -> None:
+    def step(self, batch: Any, images: int | None = None) -> None:
         """Hold the caller for the step that `batch` would take, asleep.
 
         Parameters
         ----------
         batch : tensor, array or nested structure of them
-            Its images are counted as `labkit.recording.work.count_images` does.
+        images : int, optional
+            In the batch; by default `labkit.recording.work.count_images` counts them.
         """
         # perf_counter is monotonic everywhere and, unlike monotonic, fine enough on Windows.
-        deadline_ns = time.perf_counter_ns() + self.step_ns(count_images(batch))
+        deadline_ns = time.perf_counter_ns() + self.step_ns(count_images(batch) if images is None else images)
         while (left_ns := deadline_ns - time.perf_counter_ns()) > 0:
             time.sleep(left_ns / 1e9)
 

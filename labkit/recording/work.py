@@ -14,7 +14,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -39,58 +39,56 @@ def flatten(batch: Any) -> list[Any]:
     return [part for _, part in structure.named(batch) if part is not None]
 
 
-def count_images(batch: Any) -> int:
+def count_images(batch: Any, stated: int | None = None) -> int:
     """Return how many images `batch` holds.
 
-    That is the leading dimension of its first component of four dimensions or more, or else of its first component. A
-    list of photos, texts, numbers, rows of these, or arrays of unequal length is one component of that length. PyTorch
-    turns a tuple into a list of arrays of one length, so such a list is not a list of samples, unless it holds photos.
-    Two arrays of several dimensions, such as queries and documents, are no samples either.
+    That is the leading dimension of its first component of four dimensions or more: boxes and texts may stand before
+    the images. Without such a component, it is the leading dimension that all components share; elements of tf.data may
+    differ in it, and then the first counts. A list of texts or of numbers is one component.
 
     Parameters
     ----------
-    batch : tensor, ragged tensor, array, or tuple, list or dict of them, or an object that holds some as attributes
-        A list of samples, each a dictionary or a tuple, is as many images.
+    batch : tensor, ragged tensor, array, or tuple, list or dict of them
+    stated : int, optional
+        What the loader states as its ``batch_size``. It counts where the batch itself does not tell: a list of
+        samples, photos of PIL, an object of another class.
 
     Raises
     ------
     ValueError
-        If there is no component, or it is a single value: the dataset was not batched.
+        If there is no component, it is a single value, or neither the batch nor the loader tells the number.
     """
-    return _opened(batch).images
+    return _opened(batch, stated).images
 
 
-def looks_like_one_image(batch: Any) -> bool:
-    """Tell whether the component that is counted has the shape of a single image: height, width and colours.
+def check_batched(batch: Any, stated: int | None = None) -> bool:
+    """Tell whether a batch looks like one image without a label: height, width and colours; refuse what is no batch.
 
-    A dataset that was not batched delivers such elements. So does, rarely, one of batches of lists of three numbers.
+    Raises
+    ------
+    ValueError
+        If an element is one image with its label, or a batch holds nothing. The sentence says what is missing.
     """
-    opened = _opened(batch)
-    dims = opened.counted_dims
+    _, dims, counted, _ = _opened(batch, stated)
+    if counted and counted[0] == 0:
+        raise ValueError(
+            f"a batch has the shape {'×'.join(map(str, counted))}: it holds no element; allowed: one element or more"
+        )
+    if stated is not None or not _is_image(counted):
+        return False
+    if len(dims) > 1 and sum(map(bool, dims)) == 1:
+        raise ValueError(
+            f"an element is one image of {'×'.join(map(str, counted))} with its label; end the pipeline with "
+            ".batch(32), or give the loader a batch_size"
+        )
     # Three labels beside them say that three are images and no colours.
-    colours_first = [shape[:1] for shape in opened.dims].count((3,)) == 1 and dims[0] == 3
-    return _is_image(dims) and (dims[-1] in _COLOURS or colours_first)
+    return counted[-1] in _COLOURS or [shape[:1] for shape in dims].count((3,)) == 1
 
 
-def check_batched(batch: Any) -> None:
-    """Refuse an element that is one image with its label and no batch, and a batch that holds nothing.
-
-    Raises
-    ------
-    ValueError
-        The sentence says what is missing.
-    """
-    opened = _opened(batch)
-    dims = opened.counted_dims
-    if dims and dims[0] == 0:
-        raise ValueError(
-            f"a batch has the shape {'×'.join(map(str, dims))}: it holds no element; allowed: one element or more"
-        )
-    if _is_image(dims) and len(opened.dims) > 1 and sum(map(bool, opened.dims)) == 1:
-        raise ValueError(
-            f"an element is one image of {'×'.join(map(str, dims))} with its label; end the pipeline with .batch(32), "
-            "or give the loader a batch_size"
-        )
+def stated_size(loader: Any) -> int | None:
+    """Return how many samples a loader says that its batches hold: its ``batch_size``, as PyTorch's DataLoader has."""
+    size = getattr(loader, "batch_size", None)
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def padded_share(dataset: Any, batch: Any) -> float | None:
@@ -155,174 +153,51 @@ def _is_image(dims: tuple[int | None, ...]) -> bool:
 
 
 def _dims(component: Any) -> tuple[int | None, ...]:
-    """Return the shape of a component; a photo of PIL is not decoded for it, and PyTorch's nested tensors have none."""
-    if hasattr(component, "getbands"):
-        return component.height, component.width, len(component.getbands())
-    if getattr(component, "is_nested", False):
-        return component.size(0), *[None] * (component.dim() - 1)
-    return tuple(component.shape) if hasattr(component, "shape") else np.shape(component)
+    """Return the shape of a component; what has none, as a photo of PIL, is taken for a single value."""
+    try:
+        return tuple(getattr(component, "shape", ()))
+    except RuntimeError:  # PyTorch's nested tensors
+        return ()
 
 
-class _SampleList:
-    """A list of photos, waveforms or other arrays, which need not be of one size, as one component."""
-
-    def __init__(self, parts: Sequence[Any]) -> None:
-        sides = zip(*map(_dims, parts), strict=False)
-        self.shape = (len(parts), *(side[0] if len(set(side)) == 1 else None for side in sides))
-        self.dtype = getattr(parts[0], "dtype", np.dtype(np.uint8))  # a photo of PIL has none
-
-
-def _components(batch: Any, whole: bool = True, samples: bool = False) -> Iterator[Any]:
-    """Yield the components of a nested structure as `flatten` does, and a list of samples as one, or one for each part.
-
-    `whole` is no part of another structure, and `samples` are known to be a list of them.
-    """
+def _components(batch: Any) -> Iterator[Any]:
+    """Yield the components of a nested structure as `flatten` does, and a list of texts or of numbers as one."""
     if isinstance(batch, Mapping):
         for key in sorted(batch, key=str):
-            yield from _components(batch[key], False)
+            yield from _components(batch[key])
+    elif isinstance(batch, list) and _are_values(batch):
+        yield np.array(batch, object if isinstance(batch[0], (str, bytes)) else None)
     elif isinstance(batch, (tuple, list)):
-        if hasattr(batch, "batch_sizes"):  # packed by PyTorch: the first value of all samples, the second of most, …
-            yield np.empty(int(batch.batch_sizes[0]), object)
-        elif (columns := _columns(batch, whole, samples)) is not None:
-            # Two dictionaries of arrays may be a pair of batches.
-            single = None in {_length(column[0]) for column in columns}
-            known = samples or (whole and (single or len(batch) > 2 or isinstance(batch[0], (tuple, list))))
-            for column in columns:
-                yield from _components(column, False, known)
-        elif (rows := _rows(batch, whole, samples)) is not None:
-            yield rows
-        else:
-            for part in batch:
-                yield from _components(part, False)
-    elif (whole or is_dataclass(batch)) and (parts := _attributes(batch)):
-        yield from _components(parts, False)
+        for part in batch:
+            yield from _components(part)
     elif batch is not None:
         yield batch
 
 
-def _columns(parts: Sequence[Any], whole: bool, samples: bool) -> list[list[Any]] | None:
-    """Return a list of samples, as a collate function hands on that only returns it, with each part of them as a list.
-
-    They are dictionaries that share keys, objects of a data class, or tuples. None for anything else.
-    """
-    first = parts[0] if parts else None
-    parts = list(map(_attributes, parts)) if is_dataclass(first) else parts
-    if all(isinstance(part, Mapping) for part in parts):
-        shared = [key for key in parts[0] if all(key in part for part in parts)] if parts else []
-        return [[part[key] for part in parts] for key in sorted(shared, key=str)] or None
-    if not (whole or samples) or not all(isinstance(part, (tuple, list)) for part in parts):
-        return None
-    alike = len(first) > 1 and {len(part) for part in parts} == {len(first)} and _are_samples(parts)
-    return [list(column) for column in zip(*parts, strict=True)] if alike else None
+def _are_values(parts: Any) -> bool:
+    kinds = {type(part) for part in parts} if isinstance(parts, list) else ()
+    return bool(kinds) and (kinds <= {str, bytes} or all(issubclass(kind, (int, float, np.generic)) for kind in kinds))
 
 
-def _are_samples(parts: Sequence[Any]) -> bool:
-    """Return whether tuples are samples, and not batches, and not one tuple with the first parts of all samples.
-
-    Each sample has one photo, or parts that have no length in common. If all parts are alike, there are more samples
-    than a sample has parts.
-    """
-    photos = {sum(map(_is_photo, part)) for part in parts}
-    if isinstance(parts, tuple) or photos == {1}:
-        # A tuple of one is a sample, of a loader that does not batch.
-        return photos == {1} and (len(parts) > 1 or isinstance(parts, list))
-    kinds = [{_kind(one) for one in column if one is not None} for column in zip(*parts, strict=True)]
-    more = isinstance(parts[0], tuple) and len(parts) > len(parts[0])
-    if max(map(len, kinds)) > 1 or (len(set.union(*kinds)) == 1 and not more):
+def _is_samples(batch: Any, counted: tuple[int | None, ...]) -> bool:
+    """Tell whether a list in a batch holds whole samples, as a collate function hands on that only returns it."""
+    if isinstance(batch, Mapping):
+        return any(_is_samples(part, ()) for part in batch.values())
+    if not isinstance(batch, (tuple, list)):
         return False
-    lengths = [{*map(_length, part)} for part in parts]
-    unlike = any(None in one or len(one) > 1 for one in lengths)
-    return unlike or (more and (0 not in photos or len(set.union(*lengths)) > 1))
-
-
-def _kind(part: Any) -> Any:
-    return type(part) if isinstance(part, (str, bytes, Mapping, list, tuple)) else len(_dims(part))
-
-
-def _length(part: Any) -> int | None:
-    return len(part) if isinstance(part, (list, tuple)) else next(iter(_dims(part)), None)
-
-
-def _is_photo(part: Any) -> bool:
-    return hasattr(part, "getbands") or (hasattr(part, "dtype") and _is_image(_dims(part)))
-
-
-def _attributes(batch: Any) -> dict[str, Any]:
-    """Return what an object of a data class holds, or the arrays that one of the reader's class holds.
-
-    PyTorch's guide makes such a class, which pins its own memory.
-    """
-    if hasattr(batch, "dtype") or hasattr(batch, "shape"):
-        return {}
-    if is_dataclass(batch):
-        return {field.name: getattr(batch, field.name, None) for field in fields(batch)}
-    held = getattr(batch, "__dict__", {}).items()
-    return {name: part for name, part in held if hasattr(part, "dtype") and _dims(part) and not name.startswith("_")}
-
-
-def _rows(parts: Sequence[Any], whole: bool, samples: bool) -> Any:
-    """Return photos, texts, numbers or arrays of unequal length in a list as one component, None for other parts.
-
-    The whole batch is seldom such a list: a tuple, a pair of arrays, and numbers are an image with its label, or more.
-    """
-    if not parts or (whole and isinstance(parts, tuple)):
-        return None
-    if all(isinstance(part, (str, bytes)) for part in parts):
-        return np.array(parts, object)
-    if not whole and all(isinstance(part, (bool, int, float, np.generic)) for part in parts):
-        return np.array(parts)
-    if all(hasattr(part, "getbands") for part in parts):
-        return _SampleList(parts)
-    if all(isinstance(part, (list, tuple)) for part in parts):
-        kinds, lengths = {type(_leaf(part)) for part in parts if part}, {*map(len, parts)}
-        # A pair of lists that are of one length may be all texts and all labels.
-        rows = not whole or len(lengths) > 1 or (len(kinds) == 1 and len(parts) != 2)
-        return np.fromiter(parts, object, len(parts)) if rows and all(map(_is_value, kinds)) else None
-    if all(map(_is_photo, parts)) and not (whole and _is_tuple(parts)):
-        return _SampleList(parts)
-    if all(hasattr(part, "dtype") for part in parts):
-        kinds, dims = {(_kind(part), part.dtype) for part in parts}, {*map(_dims, parts)}
-        firsts = {*map(_length, parts)}
-        # Batches have a length in common; sound with a single channel has the number of channels first.
-        # A pair may be batches of queries and of documents; of one dimension, its arrays are rather two waveforms.
-        unlike = len(firsts) > 1 or (firsts == {1} and len(dims) > 1)
-        unlike &= not whole or len(parts) > 2 or len(next(iter(dims))) == 1
-        return _SampleList(parts) if samples or (len(kinds) == 1 and unlike and _kind(parts[0]) < 4) else None
-    known = samples and any(part is not None for part in parts)
-    return np.fromiter(parts, object, len(parts)) if known else None
-
-
-def _leaf(part: Any) -> Any:
-    while isinstance(part, (list, tuple)) and part:
-        part = part[0]
-    return part
-
-
-def _is_value(kind: type) -> bool:
-    return issubclass(kind, (bool, int, float, str, bytes, np.generic))
-
-
-def _is_tuple(parts: Sequence[Any]) -> bool:
-    """Tell whether arrays that may be photos are rather batches, as PyTorch's ``default_collate`` lists them.
-
-    Photos are no pair, and those of PyTorch have their colours first.
-    """
-    dims = {_dims(part) for part in parts}
-    tensors = len(dims) == 1 and not isinstance(parts[0], np.ndarray)
-    return len(parts) < 3 or (tensors and next(iter(dims))[0] not in _COLOURS)
+    whole = (
+        any(isinstance(part, (Mapping, tuple)) for part in batch) or all(map(_are_values, batch)) or _is_image(counted)
+    )
+    return (isinstance(batch, list) and whole) or any(_is_samples(part, ()) for part in batch)
 
 
 class _Opened(NamedTuple):
-    """The components of a batch, their shapes, the place of the one that is counted, and its images."""
+    """The components of a batch, their shapes, that of the one that is counted, and the images."""
 
     components: list[Any]
     dims: list[tuple[int | None, ...]]
-    counted: int
+    counted: tuple[int | None, ...]
     images: int
-
-    @property
-    def counted_dims(self) -> tuple[int | None, ...]:
-        return self.dims[self.counted]
 
 
 def counted_place(dims: Sequence[Sequence[int | None]]) -> int:
@@ -330,18 +205,25 @@ def counted_place(dims: Sequence[Sequence[int | None]]) -> int:
     return next((place for place, shape in enumerate(dims) if len(shape) > 3), 0)
 
 
-def _opened(batch: Any) -> _Opened:
+def _opened(batch: Any, stated: int | None = None) -> _Opened:
     components = list(_components(batch))
     if not components:
         raise ValueError(f"batch {batch!r:.60} holds no tensor")
     dims = [_dims(component) for component in components]
-    counted = counted_place(dims)
-    first = components[0]
-    if not dims[counted] or (not dims[0] and sum(map(bool, dims)) == 1):
-        raise ValueError(f"batch has a first component without a leading dimension ({first!r:.60}); batch the dataset")
+    place = counted_place(dims)
+    counted, lengths = dims[place], {shape[0] for shape in dims if shape}
+    elements = all(type(part).__module__.startswith("tensorflow.") for part in components)  # of tf.data
+    untold = None
+    if not counted or (not dims[0] and sum(map(bool, dims)) == 1):
+        untold = f"has a first component without a leading dimension ({components[0]!r:.60}); batch the dataset"
+    elif len(counted) < 4 and not elements and (len(lengths) != 1 or _is_samples(batch, counted)):
+        untold = f"{batch!r:.60} does not tell how many samples it holds; make arrays of them"
+    if untold:
+        if stated is None:
+            raise ValueError(f"batch {untold}, or set batch_size on the loader")
+        return _Opened(components, dims, counted, stated)
     # The first dimension of a ragged tensor may be known to the value but not to its static shape.
-    length = dims[counted][0]
-    return _Opened(components, dims, counted, int(components[counted].nrows() if length is None else length))
+    return _Opened(components, dims, counted, int(components[place].nrows() if counted[0] is None else counted[0]))
 
 
 class Tally:
@@ -351,9 +233,12 @@ class Tally:
     ----------
     dataset : tf.data.Dataset, optional
         The pipeline whose batches follow; its root names the source files.
+    stated : int, optional
+        As for `count_images`.
     """
 
-    def __init__(self, dataset: Any = None) -> None:
+    def __init__(self, dataset: Any = None, stated: int | None = None) -> None:
+        self._stated = stated
         self._steps = self._images = self._labelled = self._label_sum = 0
         self._batch_sizes: Counter[int] = Counter()
         # For each component, the dtypes and shapes per image that it had.
@@ -369,7 +254,7 @@ class Tally:
         ValueError
             As `count_images`.
         """
-        components, dims, _, images = _opened(batch)
+        components, dims, _, images = _opened(batch, self._stated)
         self._steps += 1
         self._images += images
         self._batch_sizes[images] += 1
@@ -431,8 +316,8 @@ def sample(batch: Any) -> str | None:
 
     They are those of a grid of 8×8 points, so that two loaders of the same photos can be laid side by side.
     """
-    opened = _opened(batch)
-    first = _array(opened.components[opened.counted])
+    components = list(_components(batch))
+    first = _array(components[counted_place([_dims(part) for part in components])])
     if first is None or first.ndim != 4 or not len(first):
         return None
     if first.shape[-1] not in (1, 3) and first.shape[1] in (1, 3):

@@ -36,10 +36,10 @@ from labkit.recording.work import (
     Tally,
     check_batched,
     count_images,
-    looks_like_one_image,
     padded_share,
     sample,
     settings,
+    stated_size,
 )
 from labkit.timeline.run import Delivered, Tree
 from labkit.timeline.trace import Span, Trace
@@ -456,6 +456,9 @@ class _Driver:
     watched: ProfilerWindow | None = None
     run: Drive = field(default_factory=Drive)
 
+    def __post_init__(self) -> None:
+        self.stated = stated_size(self.dataset)
+
     def take(self, where: str) -> Any:
         """Return the next batch, or None at the end of the dataset."""
         self.raise_interrupt()
@@ -470,6 +473,13 @@ class _Driver:
                 raise
             self.raise_interrupt.forget()
             raise RecordingError(f"{self.label} stopped at {where}: {stopped}") from None
+
+    def step(self, batch: Any) -> None:
+        """Train on a batch; a model is told how many images the loader states."""
+        if self.stated is not None and getattr(self.accelerator, "kind", None) == "modelled":
+            self.accelerator.step(batch, count_images(batch, self.stated))
+        else:
+            self.accelerator.step(batch)
 
     def train(self, does: Callable[[Any], Any], batch: Any, where: str) -> None:
         try:
@@ -494,9 +504,8 @@ class _Driver:
         if batch is None:
             raise ValueError(f"{self.label} is empty: it ended before its first batch")
         try:
-            self.run.batch_size = count_images(batch)
-            check_batched(batch)
-            self.run.one_image = looks_like_one_image(batch)
+            self.run.batch_size = count_images(batch, self.stated)
+            self.run.one_image = check_batched(batch, self.stated)
             self.seen = {"padded": padded_share(self.dataset, batch), "pixels": sample(batch), **settings(self.dataset)}
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
@@ -510,21 +519,21 @@ class _Driver:
             # From one batch in hand to the next, the pipeline makes one: the last such period is counted.
             if count and number == self.warmup - 1:
                 self.session.start()
-            self.train(self.accelerator.step, batch, f"warm-up step {number - 1}")
+            self.train(self.step, batch, f"warm-up step {number - 1}")
             batch = self.take(f"warm-up step {number}")
             if batch is None:
                 raise ValueError(self.too_short(number))
             if self.session.running:
                 counted, self.most_bytes = self.session.stop().run.profiler.events, math.inf
                 per_step = max(counted, self.run.batch_size * LEAST_EVENTS_PER_IMAGE)
-        self.train(self.accelerator.step, batch, f"warm-up step {self.warmup - 1}")
+        self.train(self.step, batch, f"warm-up step {self.warmup - 1}")
         if watched and not self.session.counts:
             return sys.maxsize
         return max(1, max_events // max(1, per_step)) if watched else 0
 
     def window(self, first: int, last: int, on_step: Callable[[int, int, int, int], Any]) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
-        steps, run, mark, tally = self.steps, self.run, self.session.mark, Tally(self.dataset)
+        steps, run, mark, tally = self.steps, self.run, self.session.mark, Tally(self.dataset, self.stated)
         self.watched = watched = ProfilerWindow(run, self.session, self.sampler, self.keep)
         clock, cpu = time.perf_counter_ns, time.process_time_ns
         number = 0
@@ -543,7 +552,7 @@ class _Driver:
                     break
                 taken = clock()
                 with mark(xplane.TRAIN_MARK, number - first):
-                    self.train(self.accelerator.step, batch, where)
+                    self.train(self.step, batch, where)
             end = clock(), cpu()
             lost = lost[0] + pause[0], lost[1] + pause[1]  # only a pause that a step follows is within begin and end
             images = tally.add(batch)

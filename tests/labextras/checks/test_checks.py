@@ -720,7 +720,7 @@ def test_an_empty_dataset_is_a_fault(reference):
     ],
 )
 def test_the_layout_is_read_from_the_shapes(made, batched, image):
-    from labkit.pipelines import fingerprints
+    from labextras.checks import fingerprints
 
     found = fingerprints.layout(made(), None, None, None, None, "dataset")
     assert (found.batched, found.image) == (batched, image)
@@ -756,7 +756,7 @@ def test_a_batch_of_vectors_is_no_image(name):
     ],
 )
 def test_an_image_beside_a_value_a_mask_or_boxes_is_one(element, image):
-    from labkit.pipelines import fingerprints
+    from labextras.checks import fingerprints
 
     one = tf.data.Dataset.from_tensors(element)
     for made, batched in ((one, False), (one.batch(2), True)):
@@ -778,7 +778,7 @@ def test_an_image_beside_a_value_a_mask_or_boxes_is_one(element, image):
     ],
 )
 def test_the_label_is_the_second_part_of_a_pair(element, label):
-    from labkit.pipelines import fingerprints
+    from labextras.checks import fingerprints
 
     one = tf.data.Dataset.from_tensors(element)
     for made in (one, one.batch(2)):
@@ -896,7 +896,7 @@ def test_one_turn_is_found_whatever_its_angle_and_the_other_steps_are(reference,
 def test_memory_stays_small_whatever_the_images(reference):
     import tracemalloc
 
-    from labkit.pipelines import fingerprints
+    from labextras.checks import fingerprints
 
     big = tf.data.Dataset.range(600).map(lambda i: tf.fill([200, 200, 3], tf.cast(i, tf.float32)))
     found = fingerprints.layout(big, None, None, None, None, "big")

@@ -196,7 +196,7 @@ def test_whole_objects_of_json_lines_are_counted(tmp_path):
         ('{"a": [1,', """'{"a": [1,' ends inside an object; allowed: one whole object in each line"""),
         ("{'a': 1}", "is no JSON (Expecting property name enclosed in double quotes at character 2); allowed: "),
         pytest.param("[" * 100_000, "is no JSON (", id="nested"),
-        pytest.param('{"a": ' + "1" * 5000 + "}", "has more digits than Python reads; allowed: ", id="5,000 digits"),
+        pytest.param('{"a": ' + "1" * 5000 + "}", "is no JSON (Exceeds the limit", id="5,000 digits"),
         ('{"a": "b\tc"}', r"""'{"a": "b\tc"}' is no JSON (Invalid control character at character 9); allowed: """),
         ('{"a": "b}', """'{"a": "b}' is no JSON (Unterminated string starting at character 7); allowed: """),
         ("{'a': 1},", "is no JSON (Expecting property name enclosed in double quotes at character 2); allowed: "),
@@ -357,54 +357,6 @@ def test_columns_of_a_query_are_compared_by_name_and_type(database):
         source_check.sqlite(database, "-- nothing")
     with pytest.raises(ValueError, match=r"row 1: n is NULL; allowed: no NULL \(bad rows: 1 of 1\)"):
         source_check.sqlite(database, "select null as n")
-
-
-def test_a_parquet_file_that_is_cut_off_is_named(tmp_path):
-    import pyarrow
-    from pyarrow import parquet
-
-    path = tmp_path / "photos.parquet"
-    parquet.write_table(pyarrow.table({"label": list(range(1000))}), path, row_group_size=100)
-    whole = path.read_bytes()
-    assert source_check.parquet(path) == 1000
-    for broken in (whole[:-5], whole[: len(whole) // 2], b"", whole[:200] + bytes(300) + whole[500:]):
-        path.write_bytes(broken)
-        with pytest.raises(ValueError, match=r"^photos\.parquet is no whole Parquet file: .+; "):
-            source_check.parquet(path)
-    with pytest.raises(FileNotFoundError, match=r"gone is not there"):
-        source_check.parquet(tmp_path / "gone")
-
-
-def test_a_null_in_a_parquet_file_is_named(tmp_path):
-    """NumPy makes it NaN, and a dataset of whole numbers a label below -9e18."""
-    import pyarrow
-    from pyarrow import parquet
-
-    path = tmp_path / "photos.parquet"
-    labels = [3, *[None] * 2, 5]
-    parquet.write_table(pyarrow.table({"jpeg": [b"x"] * 4, "label": labels}), path, row_group_size=2)
-    assert source_check.parquet(path) == source_check.parquet(path, jpeg=bytes) == 4
-    words = r"^photos\.parquet, row 2: label is NULL; allowed: a whole number \(bad rows: 2 of 4\); correct them, .*"
-    with pytest.raises(ValueError, match=words):
-        source_check.parquet(path, label=int, jpeg=bytes)
-    with pytest.raises(ValueError, match=r"row 1: jpeg is b'x'; allowed: a text"):
-        source_check.parquet(path, jpeg=str)
-    with pytest.raises(ValueError, match=r"photos\.parquet has no column lable; .*: jpeg, label$"):
-        source_check.parquet(path, lable=int)
-
-
-def test_a_changed_byte_is_found_where_pages_have_a_checksum(tmp_path):
-    import pyarrow
-    from pyarrow import parquet
-
-    path = tmp_path / "photos.parquet"
-    table = pyarrow.table({"jpeg": [bytes(range(256))]})
-    parquet.write_table(table, path, compression="none", use_dictionary=False, write_page_checksum=True)
-    whole = path.read_bytes()
-    assert source_check.parquet(path) == 1
-    path.write_bytes(whole.replace(bytes(range(100, 110)), bytes(10)))
-    with pytest.raises(ValueError, match=r"^photos\.parquet is no whole Parquet file: .+; "):
-        source_check.parquet(path)
 
 
 def test_a_missing_database_is_refused_and_not_made(tmp_path):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from labextras.tune import calls, equality, rewrite
+from labkit.pipelines.same_elements import FirstElements
 
 pytestmark = pytest.mark.random
 
@@ -33,7 +36,7 @@ def test_the_order_of_a_split_is_not_drawn_anew():
     """Else what was held back for the validation would come into the training."""
     files = tf.data.Dataset.range(40).shuffle(40, reshuffle_each_iteration=False)
     train = files.skip(8).map(lambda i: 3 * i).batch(4)
-    assert calls.read(train).above
+    assert calls.read(train).unknown == "Shuffle"
     assert delivered(calls.read(train).build()) == delivered(train)
     for change, verdict in changes(train):
         assert delivered(change.written.build().unbatch().batch(4)) == delivered(train)
@@ -43,9 +46,9 @@ def test_the_order_of_a_split_is_not_drawn_anew():
 def test_a_seed_that_would_now_give_another_order_is_not_used_again(global_seed):
     files = tf.data.Dataset.range(40).shuffle(40, seed=5, reshuffle_each_iteration=False)
     train = files.skip(8).batch(4)
-    assert not calls.read(train).above
+    assert not calls.read(train).unknown
     tf.random.set_seed(2)
-    assert calls.read(train).above
+    assert calls.read(train).unknown == "Shuffle"
     assert delivered(calls.read(train).build()) == delivered(train)
 
 
@@ -101,7 +104,7 @@ def test_components_need_not_have_a_row_for_each_element():
         assert verdict == "other elements than the pipeline delivers"
     none = equality.Reference(calls.read(pairs.map(lambda x, y: (x, None))))
     verdict = none.compared(rewrite.Change("a label", calls.read(pairs)))
-    assert verdict == "other elements: float32(None, 4), int32(None,) in place of float32(None, 4), None"
+    assert verdict == "other elements: a component is a Tensor, expected a NoneTensor"
 
 
 def test_what_a_function_draws_for_rare_elements_is_not_frozen_by_a_cache():
@@ -122,16 +125,12 @@ def test_no_cache_for_what_a_variable_decides_or_a_filter_draws():
         assert not [one for one in rewrite.changes(calls.read(dataset)) if one.stored]
 
 
-def test_no_filter_asks_a_map_that_may_answer_otherwise_the_next_time():
-    calls_made = tf.Variable(0.0)
-    rows = tf.data.Dataset.range(16)
-    for drawn in (
-        lambda i: tf.numpy_function(lambda: np.float32(np.random.default_rng().random()), [], tf.float32),
-        lambda i: tf.random.truncated_normal([]),
-        lambda i: calls_made.assign_add(1.0),
-    ):
-        late = rows.map(drawn).filter(lambda x: x > 0).batch(4)
-        assert not [one for one in rewrite.changes(calls.read(late)) if one.name.startswith("filter")]
+def test_a_map_with_a_table_is_compared_before_and_behind_the_batch():
+    keys = tf.constant(["a", "b"])
+    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, tf.constant([1, 2])), 0)
+    words = tf.data.Dataset.from_tensor_slices(["a", "b", "c"] * 8)
+    ((_, verdict),) = changes(words.map(table.lookup).batch(4), "batch before the map")
+    assert verdict == equality.SAME
 
 
 @pytest.mark.parametrize(
@@ -149,3 +148,17 @@ def test_what_leaves_nothing_of_one_epoch_is_compared_all_the_same(monkeypatch, 
     assert reference.compared(rewrite.Change("none", calls.read(end(rows)))) == equality.SAME
     other = calls.read(end(rows.map(lambda i: i + 1000)))
     assert reference.compared(rewrite.Change("other values", other)) not in equality.FINE
+
+
+def test_a_pipeline_that_is_slow_is_compared_by_what_comes():
+    def slow(number):
+        time.sleep(0.2)
+        return number
+
+    rows = tf.data.Dataset.range(40).map(lambda i: tf.ensure_shape(tf.numpy_function(slow, [i], tf.int64), []))
+    reading = FirstElements.of(rows, 0.05)
+    assert 1 <= len(reading.digests) < 40
+    assert not reading.complete
+    assert reading.same_order(FirstElements.of(tf.data.Dataset.range(40), 5))
+    with pytest.raises(TimeoutError, match="no element comes"):
+        FirstElements.of(rows.repeat().filter(lambda i: i < 0), 0.05)

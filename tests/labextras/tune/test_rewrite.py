@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import random
 
 import numpy as np
@@ -70,7 +69,7 @@ def delivered(dataset):
 def test_what_is_read_is_built_again_and_every_change_delivers_what_it_says(tf, seed):
     dataset = generated(tf, seed)
     written = calls.read(dataset)
-    assert not written.above
+    assert not written.unknown
     assert delivered(written.build()) == delivered(dataset)
     assert written.code().count("\n") == len(written.calls) + 2
     reference = equality.Reference(written)
@@ -115,62 +114,27 @@ def test_arguments_are_written_as_a_reader_writes_them(tf):
         def __call__(self, value):
             return 2 * value
 
-    def scaled(factor, value, *, plus):
-        return factor * value + plus
+        def load(self, value):
+            return value
 
     options = tf.data.Options()
     options.deterministic = False
     options.threading.private_threadpool_size = 3
-    twice = functools.partial(scaled, tf.constant(2.0), plus=1)
-    numbers = tf.data.Dataset.range(3).map(Scaled()).map(lambda i: tf.cast(i, tf.float32)).map(twice)
-    files = tf.data.Dataset.from_tensors("no such file").interleave(tf.data.TFRecordDataset, cycle_length=1)
+    numbers = tf.data.Dataset.range(3).map(Scaled()).map(lambda i: tf.cast(i, tf.float32)).map(Scaled().load).take(-1)
     assert [str(call) for call in calls.read(numbers.with_options(options)).calls] == [
         ".map(Scaled(…))",
-        ".map(lambda i: tf.cast(i, tf.float32))",
-        ".map(partial(scaled, …, plus=1))",
+        ".map(lambda …)",
+        ".map(load)",
+        ".take(-1)",
         ".with_options(options)  # deterministic=False, threading.private_threadpool_size=3",
     ]
-    assert str(calls.read(files).calls[0]) == ".interleave(tf.data.TFRecordDataset, cycle_length=1)"
     assert str(calls.Call("with_options", (tf.data.Options(),))) == ".with_options(options)"
-
-
-def test_numbers_methods_and_readers_are_written_as_what_they_are(tf):
-    class Files:
-        def load(self, value):
-            return value
-
-        @classmethod
-        def kept(cls, value):
-            return True
-
-    mean = functools.partial(tf.reduce_mean, axis=-1)
-    numbers = tf.data.Dataset.from_tensor_slices(tf.zeros([4, 2])).map(mean, num_parallel_calls=tf.data.AUTOTUNE)
-    assert [str(call) for call in calls.read(numbers.map(Files().load).filter(Files.kept).take(-1)).calls] == [
-        ".map(partial(reduce_mean, axis=-1), num_parallel_calls=AUTOTUNE)",
-        ".map(Files(…).load)",
-        ".filter(Files.kept)",
-        ".take(-1)",
-    ]
-    lines = calls.read(tf.data.Dataset.from_tensors("no such file").flat_map(tf.data.TextLineDataset))
-    assert "from_generator" not in lines.code()
-    assert str(lines.calls[0]) == ".flat_map(tf.data.TextLineDataset)"
-    generated = tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int64))
-    assert calls.read(generated.map(Files().load)).begin == "tf.data.Dataset.from_generator(…)"
-
-
-def test_options_are_written_out_before_the_pipeline(tf):
-    pool, policy = tf.data.Options(), tf.data.Options()
-    pool.threading.private_threadpool_size = 3
-    policy.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
-    made = tf.data.Dataset.range(3).with_options(policy).batch(2).with_options(pool)
-    code = calls.read(made).code()
-    first, _, last = code.partition("dataset = (")
-    found = {}
-    exec(first, {"tf": tf}, found)
-    assert found["options"].threading.private_threadpool_size == 3
-    assert found["options"].experimental_distribute.auto_shard_policy == tf.data.experimental.AutoShardPolicy.OFF
-    assert last.count("with_options(options)") == 2
-    assert "options" not in calls.read(tf.data.Dataset.range(3)).code()
+    names = tf.data.Dataset.from_tensors("no such file")
+    for reader in (tf.data.TFRecordDataset, tf.data.TextLineDataset):
+        (call,) = calls.read(names.flat_map(reader)).calls
+        assert str(call) == f".flat_map(tf.data.{reader.__name__.removesuffix('V2')})"
+    made = tf.data.Dataset.from_generator(lambda: iter([1]), output_signature=tf.TensorSpec([], tf.int64))
+    assert [call.method for call in calls.read(made.batch(2)).calls] == ["batch"], "a generator is a source"
 
 
 def test_a_seed_of_0_is_a_seed(tf):
@@ -179,17 +143,6 @@ def test_a_seed_of_0_is_a_seed(tf):
     assert str(written.calls[0]) == ".shuffle(50, seed=0)"
     assert delivered(written.build().batch(5)) == delivered(shuffled.batch(5))
     assert str(calls.read(tf.data.Dataset.range(50).shuffle(50)).calls[0]) == ".shuffle(50)"
-
-
-def test_a_filter_is_asked_before_the_work_that_it_does_not_need(tf):
-    def photo(path, label):
-        return tf.io.read_file(path), label
-
-    files = tf.data.Dataset.from_tensor_slices((["no such file"] * 4, [1, 2, 3, 4]))
-    written = calls.read(files.map(photo).filter(lambda image, label: label > 4).batch(2))
-    change = next(one for one in rewrite.changes(written) if one.name == "filter before the map")
-    assert delivered(change.written.build()) == [], "no file was opened"
-    assert "photo(*x)" in str(change.written.calls[0])
 
 
 def test_a_map_that_mixes_elements_does_not_move_behind_the_batch(tf):
@@ -219,47 +172,30 @@ def test_a_cache_is_refused_where_a_python_function_draws(tf):
     assert "differs from epoch to epoch" in equality.Reference(written).compared(change)
 
 
-@pytest.mark.parametrize("stateful", [True, False])
-def test_a_filter_asks_a_python_function_early_only_where_it_is_declared_to_keep_no_state(tf, stateful):
-    """Before the map, an element that is let pass goes through the function twice."""
-
+def test_more_calls_than_cores_are_offered_for_what_may_wait(tf):
     def tripled(number):
-        return tf.numpy_function(lambda value: 3 * value, [number], tf.int64, stateful=stateful)
+        return tf.numpy_function(lambda value: 3 * value, [number], tf.int64)
 
-    made = tf.data.Dataset.range(12).map(tripled).filter(lambda value: value % 2 == 0).batch(4)
-    found = {change.name: change for change in rewrite.changes(calls.read(made), waits=True)}
-    assert ("filter before the map" in found) is not stateful
-    assert all(delivered(change.written.build()) == delivered(made) for change in found.values())
-    assert "more calls than cores" in found, "a function of Python may wait, whatever it is declared to keep"
+    made = tf.data.Dataset.range(12).map(tripled).batch(4)
+    for waits in (True, False):
+        found = {change.name: change for change in rewrite.changes(calls.read(made), waits=waits)}
+        assert ("more calls than cores" in found) == waits
+        assert all(delivered(change.written.build()) == delivered(made) for change in found.values())
 
 
-def test_another_cache_place_keeps_the_elements_and_their_order(tf):
-    files = tf.data.Dataset.range(12).cache().shuffle(12, seed=5).repeat(2).map(lambda i: 3 * i).batch(4)
-    written = calls.read(files)
-    change = next(one for one in rewrite.changes(written) if one.stored)
+def test_what_the_structure_shows_comes_first(tf):
+    made = tf.data.Dataset.range(12).map(lambda i: 3 * i).shard(2, 1).batch(4)
+    names = [change.name for change in rewrite.changes(calls.read(made))]
+    assert names[:2] == ["prefetch at the end", "parallel map"]
+    assert set(names[2:-1]) == {"shard before the map", "batch before the map", "cache what the maps make"}
+
+
+def test_a_cache_stands_before_a_shuffle_and_is_not_offered_twice(tf):
+    files = tf.data.Dataset.range(12).shuffle(12, seed=5).repeat(2).map(lambda i: 3 * i).batch(4)
+    change = next(one for one in rewrite.changes(calls.read(files)) if one.stored)
     assert [call.method for call in change.written.calls] == ["map", "cache", "shuffle", "repeat", "batch"]
     assert delivered(change.written.build()) == delivered(files)
-
-
-def test_a_cache_that_take_never_lets_get_full_moves_behind_it(tf):
-    made = tf.data.Dataset.range(12).map(lambda i: 3 * i).cache().take(8).repeat(2).batch(4)
-    change = next(one for one in rewrite.changes(calls.read(made)) if one.name == "the cache behind take")
-    assert [call.method for call in change.written.calls] == ["map", "take", "cache", "repeat", "batch"]
-    assert list(change.written.build().unbatch().as_numpy_iterator()) == list(made.unbatch().as_numpy_iterator())
-    behind = tf.data.Dataset.range(12).map(lambda i: 3 * i).take(8).cache().repeat(2).batch(4)
-    assert "the cache behind take" not in [change.name for change in rewrite.changes(calls.read(behind))]
-
-
-@pytest.mark.parametrize("drop", [False, True])
-def test_batches_that_are_taken_apart_are_put_together_at_once(tf, drop):
-    made = tf.data.Dataset.range(50).batch(4).map(lambda i: 3 * i).unbatch().batch(16, drop_remainder=drop).prefetch(1)
-    change = next(one for one in rewrite.changes(calls.read(made)) if one.name.startswith("rebatch"))
-    assert [call.method for call in change.written.calls] == ["batch", "map", "rebatch", "prefetch"]
-    for one, other in zip(change.written.build(), made, strict=True):
-        assert one.numpy().tolist() == other.numpy().tolist()
-    assert calls.read(change.written.build()).code() == change.written.code()
-    shuffled = tf.data.Dataset.range(50).batch(4).unbatch().shuffle(9).batch(16)
-    assert not [change for change in rewrite.changes(calls.read(shuffled)) if "rebatch" in change.name]
+    assert not [one for one in rewrite.changes(change.written) if one.stored]
 
 
 def test_a_cache_is_offered_only_where_there_is_room(tf):
@@ -268,26 +204,15 @@ def test_a_cache_is_offered_only_where_there_is_room(tf):
     assert not any(change.stored for change in rewrite.changes(written, fits=lambda _: False))
 
 
-def test_what_cannot_be_built_is_shown(tf):
+def test_only_what_stands_behind_a_call_that_cannot_be_built_is_changed(tf):
     windows = tf.data.Dataset.range(12).map(lambda i: i + 1).window(3).flat_map(lambda window: window).batch(4)
     written = calls.read(windows)
-    assert [call.method for call in written.above] == ["map", "window"]
-    assert [change.name for change in rewrite.by_hand(written)] == ["parallel map"]
-    assert ".window(…)" in written.code()
+    assert written.unknown == "Window"
+    assert [call.method for call in written.calls] == ["flat_map", "batch"]
     assert delivered(written.build()) == delivered(windows)
-
-
-def test_what_cannot_be_built_is_shown_only_where_it_keeps_the_order_and_calls_functions_as_before(tf):
-    def load(value):
-        return value
-
-    lists = tf.data.Dataset.range(12).flat_map(lambda n: tf.data.Dataset.range(n)).map(load)
-    windows = lists.window(3, shift=1, drop_remainder=True).flat_map(lambda window: window.batch(3)).batch(4)
-    asserted = tf.data.Dataset.range(12).map(load).batch(4).apply(tf.data.experimental.assert_cardinality(3))
-    for dataset in (windows, asserted):
-        shown = {change.name for change in rewrite.by_hand(calls.read(dataset))}
-        assert "parallel map" in shown
-        assert not shown & {rewrite.SEVERAL, "batch before the map"}
+    assert "parallel map" not in [change.name for change in rewrite.changes(written)]
+    zipped = calls.read(tf.data.Dataset.zip(windows, windows).batch(2))
+    assert zipped.unknown == "Zip"
 
 
 def test_a_call_that_becomes_parallel_keeps_its_order_where_the_options_do_not_ask_for_it(tf):
@@ -308,26 +233,6 @@ def test_a_call_that_becomes_parallel_keeps_its_order_where_the_options_do_not_a
     assert "deterministic=True" not in str([c.written for c in rewrite.changes(calls.read(made))])
 
 
-def test_changes_of_one_name_are_told_apart_by_their_places(tf):
-    dataset = tf.data.Dataset.range(40).map(lambda i: i + 1).filter(lambda i: i > 3)
-    dataset = dataset.map(lambda i: 2 * i).filter(lambda i: i < 40).batch(4)
-    names = [change.name for change in rewrite.changes(calls.read(dataset)) if change.name.startswith("filter")]
-    assert names == ["filter before the map", "filter before the map, place 2"]
-
-
-def test_a_source_of_names_that_is_a_dataset_keeps_what_was_done_to_the_names(tf, tmp_path):
-    names = [str(tmp_path / f"{number}") for number in range(3)]
-    for name in names:
-        with tf.io.TFRecordWriter(name) as writer:
-            writer.write(name.encode())
-    listed = tf.data.Dataset.from_tensor_slices(names).shuffle(3, seed=1).repeat(2)
-    written = calls.read(tf.data.TFRecordDataset(listed).batch(2))
-    change = next(one for one in rewrite.changes(written) if one.name == rewrite.SEVERAL)
-    lines = [line.strip() for line in change.written.code().splitlines()]
-    assert lines[1:4] == ["tf.data.Dataset.from_tensor_slices(…)", ".shuffle(3, seed=1)", ".repeat(2)"]
-    assert equality.Reference(written).compared(change) in (equality.SAME, equality.REORDERED)
-
-
 def test_files_of_records_are_read_at_the_same_time(tf, tmp_path):
     names = [str(tmp_path / f"{number}") for number in range(3)]
     for name in names:
@@ -337,13 +242,9 @@ def test_files_of_records_are_read_at_the_same_time(tf, tmp_path):
     written = calls.read(tf.data.TFRecordDataset(names, "GZIP", buffer_size=1 << 20).batch(2))
     change = next(one for one in rewrite.changes(written) if one.name == rewrite.SEVERAL)
     assert equality.Reference(written).compared(change) == equality.REORDERED
-    code = change.written.code()
-    assert "[… 3 file names]" in code
-    reader = "lambda name: tf.data.TFRecordDataset(name, compression_type='GZIP', buffer_size=1048576)"
-    assert f".interleave({reader}, cycle_length=16, num_parallel_calls=AUTOTUNE)" in code
-    assert calls.read(change.written.build()).code().splitlines()[2:] == code.splitlines()[2:]
-    (made,) = change.written.calls[0].arguments
-    assert made(names[0])._buffer_size == 1 << 20
+    assert "TFRecordDataset(…, num_parallel_reads=16)" in change.written.code()
+    came, expected = (list(one.build().unbatch().as_numpy_iterator()) for one in (change.written, written))
+    assert sorted(came) == sorted(expected)
 
 
 @pytest.mark.sample(2)
@@ -359,15 +260,13 @@ def test_no_other_order_before_a_call_that_goes_by_the_place_of_an_element(tf, t
         for before, picked in ((False, dataset), (True, getattr(dataset.batch(2), call)(*arguments))):
             found = [one for one in rewrite.changes(calls.read(picked)) if not one.same_order]
             assert bool(found) != before
-        above = getattr(dataset.window(2).flat_map(lambda one: one.batch(2)), call)(*arguments)
-        assert not [one for one in rewrite.by_hand(calls.read(above)) if not one.same_order]
 
 
 def test_other_types_and_shapes_are_named(tf):
     written = calls.read(tf.data.Dataset.range(8).batch(2))
     other = calls.read(tf.data.Dataset.range(8).map(lambda i: tf.cast(i, tf.float32)).batch(2))
     verdict = equality.Reference(written).compared(rewrite.Change("another type", other))
-    assert verdict == "other elements: float32(None,) in place of int64(None,)"
+    assert verdict == "other elements: the dtype is float32, expected int64"
 
 
 def test_no_dataset_is_refused():

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections import UserDict
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -23,10 +23,10 @@ from labkit.recording.work import (
     Tally,
     check_batched,
     count_images,
-    looks_like_one_image,
     padded_share,
     sample,
     settings,
+    stated_size,
 )
 from labkit.timeline.run import Delivered
 
@@ -311,63 +311,11 @@ def test_adding_a_batch_does_not_read_the_pixels():
 PHOTOS = [np.zeros((3, 20 + i, 30), np.uint8) for i in range(8)]
 FILES = [f"{i}.jpg" for i in range(8)]
 BOXES = [{"boxes": np.zeros((i, 4))} for i in range(8)]
-
-
-def holds_eight(batch):
-    """Assert that a batch has eight images wherever it is asked, and that what is known of it can be saved."""
-    assert count_images(batch) == 8
-    check_batched(batch)
-    assert not looks_like_one_image(batch)
-    tally = Tally()
-    assert tally.add(batch) == 8
-    assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
-
-
-@pytest.mark.parametrize(
-    "batch",
-    [
-        (tuple(PHOTOS), tuple(BOXES)),
-        {"boxes": [np.zeros((i, 4)) for i in range(8)], "images": PHOTOS},
-        [np.moveaxis(photo, 0, -1) for photo in PHOTOS],
-        [Image.new("RGB", (30, 20 + i)) for i in range(8)],
-        ([Image.new("L", (30, 20))] * 8, list(range(8))),
-        {"batch_idx": np.zeros(21), "bboxes": np.zeros((21, 4)), "img": np.zeros((8, 3, 20, 30))},
-        {"filename": FILES, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
-        {"caption": ["a dog"] * 8, "vector": np.zeros((8, 5))},
-        ([b"\xff" * 999] * 8, np.zeros(8)),
-        FILES,
-        UserDict(input_ids=np.zeros((8, 12), int), labels=np.zeros(8)),
-        {"epoch": 3, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
-        [np.zeros((8, 3, 20, 30)), np.zeros(8)],
-        [[np.zeros((8, 3, 20, 30))] * 2, np.zeros(8)],
-        {"input_ids": [[1] * 128] * 8, "labels": [0] * 8},
-        {"words": [["a", "dog"], ["a"]] * 4, "labels": [0] * 8},
-        [np.zeros((20, 30, 3))] * 8,
-        [(np.zeros((20, 30, 3)), 1)] * 8,
-        [(np.int64(1), np.zeros((3, 20, 30 + i))) for i in range(8)],
-        [(Image.new("RGB", (30, 20)), {"id": 1})] * 8,
-        [{"boxes": np.zeros((5, 4)), "image": np.zeros((20, 30, 3)), "label": 1}] * 8,
-        {"about": [{"id": 1}] * 8, "image": np.zeros((8, 3, 20, 30))},
-        (np.zeros((8, 3, 20, 30)), [{"boxes": np.zeros((i, 4))} for i in range(8)]),
-    ],
-    ids=lambda batch: type(batch).__name__,
-)
-def test_images_are_counted_where_they_stand(batch):
-    """A list of photos of different sizes, boxes or texts before the images: none of them is a number of images."""
-    holds_eight(batch)
-
-
 TOKENS = [[5] * (3 + i) for i in range(8)]
 WAVES = [np.zeros(900 + 50 * i, np.float32) for i in range(8)]
 
 
 class Pair(NamedTuple):
-    first: object
-    second: object
-
-
-@dataclasses.dataclass(slots=True)
-class Held:
     first: object
     second: object
 
@@ -378,94 +326,80 @@ def of_objects(*values):
     return found
 
 
-LISTS = {
-    "token lists": TOKENS,
-    "token lists of one length": [[5, 9, 2]] * 8,
-    "token tuples": list(map(tuple, TOKENS)),
-    "waveforms": WAVES,
-    "waveforms with their channel": [wave[None] for wave in WAVES],
-    "spectra": [np.zeros((90 + i, 40)) for i in range(8)],
-    "boxes": [[[1, 2, 3, 4]] * i for i in range(8)],
-    "(wave, label)": [(wave, 1) for wave in WAVES],
-    "(wave of one length, label)": [(WAVES[0], 1)] * 8,
-    "(wave, rate, text)": [(wave, 16_000, "yes") for wave in WAVES],
-    "(tokens, label)": list(zip(TOKENS, range(8), strict=True)),
-    "[tokens, label]": [[tokens, 1] for tokens in TOKENS],
-    "(text, label)": [("a dog", 1)] * 8,
-    "(tokens, mask)": [(np.arange(3 + i), np.ones(3 + i)) for i in range(8)],
-    "(points, label)": [(np.zeros((90 + i, 3)), np.int64(1)) for i in range(8)],
-    "(photo, mask)": [(np.zeros((20, 30, 3)), np.zeros((20, 30)))] * 8,
-    "(photo, photo)": [(np.zeros((20, 30, 3)), np.zeros((20, 30, 3)))] * 8,
-    "pairs of numbers": [(3, 4)] * 8,
-    "named tuples": [Pair(wave, 1) for wave in WAVES],
-    "objects": [Held(wave, 1) for wave in WAVES],
-    "dictionaries in dictionaries": [{"audio": {"array": wave, "rate": 16_000}} for wave in WAVES],
-    "dictionaries of one length": [{"ids": np.zeros(12), "labels": np.zeros(12)}] * 8,
-    "(wave, notes or nothing)": [(wave, {"a": 1} if len(wave) % 3 else None) for wave in WAVES],
-    "dictionaries with a key that some lack": [{"ids": [1], "b": 1}] * 7 + [{"ids": [1]}],
-    "tuple of all waves and all labels": (tuple(WAVES), (1,) * 8),
-    "list of all waves and all labels": [WAVES, [1] * 8],
-    "list of all paths and all labels": [FILES, [1] * 8],
-    "list of all users and all items": [[3] * 8, [4] * 8],
-    "list of all photos and all targets": [tuple(PHOTOS), tuple(BOXES)],
-    "dictionary of arrays of unequal length": {"ids": [np.arange(3 + i) for i in range(8)], "labels": [0] * 8},
-    "array of arrays": of_objects(*WAVES),
+def holds_eight(batch, stated=None):
+    """Assert that a batch has eight images wherever it is asked, and that what is known of it can be saved."""
+    assert count_images(batch, stated) == 8
+    assert not check_batched(batch, stated)
+    tally = Tally(stated=stated)
+    assert tally.add(batch) == 8
+    assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
+
+
+TELLING = {
+    "texts before the images": {"filename": FILES, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
+    "boxes of all before the images": {"boxes": np.zeros((21, 4)), "img": np.zeros((8, 3, 20, 30))},
+    "images with lists of boxes": (np.zeros((8, 3, 20, 30)), BOXES),
+    "texts and vectors": {"caption": ["a dog"] * 8, "vector": np.zeros((8, 5))},
+    "bytes of files": ([b"\xff" * 999] * 8, np.zeros(8)),
+    "texts alone": FILES,
+    "a mapping": UserDict(input_ids=np.zeros((8, 12), int), labels=np.zeros(8)),
+    "a number for all": {"epoch": 3, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
+    "as PyTorch lists images and labels": [np.zeros((8, 3, 20, 30)), np.zeros(8)],
+    "as PyTorch lists vectors and texts": [np.zeros((8, 5)), ["a dog"] * 8],
+    "as PyTorch lists two views": [[np.zeros((8, 3, 20, 30))] * 2, np.zeros(8)],
+    "as PyTorch lists the parts of a tuple": [np.zeros(8)] * 4,
     "named tuple": Pair(np.zeros((8, 5)), np.zeros(8)),
-    "object": Held(np.zeros((8, 5)), np.zeros(8)),
-    "object with lists": Held(WAVES, [0] * 8),
+    "array of arrays": of_objects(*WAVES),
     "ragged": (tf.ragged.constant(TOKENS), tf.zeros(8)),
     "sparse": tf.sparse.eye(8, 3),
-    "batches of two loaders": [[np.zeros((8, 5)), np.zeros(8)], [np.zeros((16, 5)), np.zeros(16)]],
-    "arrays of a tuple": [np.zeros(8)] * 4,
-    "queries and documents": [np.zeros((8, 128), np.float32), np.zeros((32, 128), np.float32)],
+    "queries and documents of tf.data": (tf.zeros((8, 128)), tf.zeros((32, 128))),
+}
+
+UNTOLD = {
+    "photos of unequal size": [np.moveaxis(photo, 0, -1) for photo in PHOTOS],
+    "photos of one size": [np.zeros((20, 30, 3))] * 8,
+    "photos of PIL": [Image.new("RGB", (30, 20 + i)) for i in range(8)],
+    "photos of PIL with labels": ([Image.new("L", (30, 20))] * 8, list(range(8))),
+    "photos and targets": (tuple(PHOTOS), tuple(BOXES)),
+    "pairs": [(np.zeros((20, 30, 3)), 1)] * 8,
+    "dictionaries": [{"ids": np.zeros(12), "labels": np.zeros(12)}] * 8,
+    "token lists": TOKENS,
+    "token lists of one length": [[5, 9, 2]] * 8,
+    "token lists with labels": {"input_ids": [[1] * 128] * 8, "labels": [0] * 8},
+    "waveforms": WAVES,
+    "all waves and all labels": (tuple(WAVES), (1,) * 8),
+    "an object": object(),
 }
 
 
-@pytest.mark.parametrize("batch", LISTS.values(), ids=LISTS.keys())
-def test_a_list_is_as_many_samples_and_not_as_many_as_its_first_is_long(batch):
-    """As collate functions hand on what has no common length: each sample stays what the dataset made of it."""
+@pytest.mark.parametrize("batch", TELLING.values(), ids=TELLING.keys())
+def test_images_are_counted_where_they_stand(batch):
     holds_eight(batch)
 
 
-def test_two_samples_beside_their_labels_are_two():
-    assert count_images(([np.zeros((100, 80)), np.zeros((120, 80))], np.zeros(2, int))) == 2
+@pytest.mark.parametrize("batch", UNTOLD.values(), ids=UNTOLD.keys())
+def test_a_batch_that_does_not_tell_how_many_it_holds_asks_for_the_loaders_batch_size(batch):
+    with pytest.raises(ValueError, match="batch_size"):
+        count_images(batch)
+    holds_eight(batch, stated=8)
 
 
-def test_the_labels_of_samples_in_tuples_are_told_apart():
-    works = []
-    for labels in (range(8), reversed(range(8)), [3] * 8):
-        tally = Tally()
-        tally.add(list(zip(WAVES, labels, strict=True)))
-        works.append(tally.work())
-    assert [part.shape for part in works[0].components] == [(None,), ()]
-    assert difference(works[0], works[1]) is None
-    assert difference(works[0], works[2]).startswith("different images: the labels")
+@pytest.mark.parametrize("last", [(np.zeros((5, 4, 4, 3)), np.zeros(5)), [np.zeros((5, 9)), np.zeros(5)]])
+def test_a_smaller_last_batch_counts_as_what_it_is(last):
+    assert count_images(last, stated=8) == 5
 
 
-@pytest.mark.parametrize("batch", [[[5, 9, 2]], [(WAVES[0], 1)], [{"ids": np.zeros(12), "label": 1}]])
-def test_a_batch_of_one_sample_in_a_list_is_one(batch):
-    assert count_images(batch) == 1
-
-
-def test_two_waveforms_are_two_samples():
-    assert count_images(WAVES[:2]) == 2
-
-
-def test_a_list_of_photos_is_one_component_of_which_no_photo_is_decoded(tmp_path):
-    Image.new("RGB", (30, 20)).save(tmp_path / "a.jpg")
-    photos = [Image.open(tmp_path / "a.jpg") for _ in range(8)]
-    tally = Tally()
-    tally.add((photos, FILES))
-    found = tally.work()
-    assert [part.shape for part in found.components] == [(20, 30, 3), ()]
-    assert found.labels.count == 8, "the names of the files tell the photos apart"
-    assert all(photo.tile for photo in photos), "it was decoded"
+@pytest.mark.parametrize(("said", "size"), [(8, 8), (None, None), ("8", None), (0, None)])
+def test_a_loader_states_the_size_of_its_batches_as_an_attribute(said, size):
+    assert stated_size(SimpleNamespace(batch_size=said)) == size
+    assert stated_size([1, 2]) is None
 
 
 @pytest.mark.parametrize(
     ("element", "says"),
     [
-        ({"image": Image.new("RGB", (30, 20)), "label": 3}, "one image of 20×30×3 with its label"),
+        ({"image": np.zeros((20, 30, 3)), "label": 3}, "one image of 20×30×3 with its label"),
+        ({"image": Image.new("RGB", (30, 20)), "label": 3}, "without a leading dimension"),
         ({"id": 3, "vector": np.zeros(10)}, "without a leading dimension"),
         (("a.jpg", 3), "without a leading dimension"),
     ],
@@ -476,19 +410,12 @@ def test_an_element_that_is_no_batch_is_still_refused(element, says):
 
 
 def test_an_image_without_a_label_is_noticed_with_its_colours_first_too():
-    assert looks_like_one_image(np.zeros((3, 64, 64)))
-    assert looks_like_one_image(Image.new("RGB", (64, 48)))
-    assert not looks_like_one_image(np.zeros((32, 28, 28)))
+    assert check_batched(np.zeros((3, 64, 64)))
+    assert not check_batched(np.zeros((32, 28, 28)))
 
 
 def test_three_grey_images_with_their_labels_are_a_batch():
-    assert not looks_like_one_image((np.zeros((3, 28, 28)), np.zeros(3)))
-
-
-def test_a_list_of_tensors_that_pytorch_makes_of_a_tuple_is_no_list_of_photos():
-    clouds, photos = tf.zeros((32, 100, 3)), tf.zeros((3, 100, 32))
-    assert count_images([clouds] * 4) == 32
-    assert count_images([photos] * 4) == 4
+    assert not check_batched((np.zeros((3, 28, 28)), np.zeros(3)))
 
 
 class OnADevice:
@@ -519,30 +446,6 @@ def test_what_numpy_cannot_read_is_counted_without_its_values(labels):
         assert tally.add((images, labels)) == 4
         assert tally.work().identity == "counts and shapes only"
     assert sample((OnADevice(), labels)) is None
-
-
-def test_a_last_batch_of_one_sample_is_one_image():
-    assert count_images([(np.zeros((20, 30, 3)), 1)]) == count_images([{"image": np.zeros((20, 30, 3))}]) == 1
-
-
-class OwnBatch:
-    """What a collate function may return: PyTorch's guide makes one that pins its own memory."""
-
-    def __init__(self, images, labels):
-        self.images, self.labels, self.source = images, labels, "a name"
-
-    def to(self, device):
-        return self
-
-
-def test_the_arrays_that_an_object_holds_are_its_components():
-    batch = OwnBatch(np.zeros((6, 8, 8, 3), np.uint8), np.arange(6))
-    tally = Tally()
-    assert tally.add(batch) == count_images(batch) == 6
-    assert [part.dtype for part in tally.work().components] == ["uint8", "int64"]
-    assert tally.work().labels.count == 6
-    with pytest.raises(ValueError, match="OwnBatch"):
-        count_images(OwnBatch(None, 3))
 
 
 @pytest.mark.parametrize("batch", [(), {}, None, [None]])

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.pipelines.same_elements import dense, digest
 from labkit.pipelines.structure import check_dataset, named
 
 #: Elements of which a larger thumbnail and some pixels are kept, for looking at *how* images changed.
@@ -181,20 +182,6 @@ class Epoch:
             vector = array.ndim == 1 and array.size > 1 and not set(array.tolist()) <= {0, 1}
             self.soft |= kind == "f" and vector
             self.measured |= vector or (kind == "f" and bool((array < 0).any() or (array != np.rint(array)).any()))
-
-
-def digest(value: Any) -> bytes:
-    """Return 16 bytes that equal values share; numbers count by value, whatever their width."""
-    array = np.asarray(value)
-    if array.dtype.kind in "biu":
-        array = array.astype(np.int64)
-    elif array.dtype.kind == "f":
-        array = array.astype(np.float64)
-    elif array.dtype.kind in "OSU":
-        flat = [v if isinstance(v, bytes) else str(v).encode() for v in array.ravel().tolist()]
-        return hashlib.blake2b(b"\0".join(flat), digest_size=16).digest()
-    head = f"{array.dtype.kind}{array.shape}".encode()
-    return hashlib.blake2b(head + np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
 
 
 def _of_pixels(image: np.ndarray) -> bytes:
@@ -386,15 +373,6 @@ def rows(dataset: Any, found: Layout) -> Iterator[list[np.ndarray]]:
             raise ValueError(f"a batch has components of {sorted(counts)} elements; allowed: equally many")
         for i in range(counts.pop()):
             yield [dense(part[i]) for part in parts]
-
-
-def dense(value: Any) -> np.ndarray:
-    """Return a tensor as an array; what is ragged or sparse is filled up."""
-    import tensorflow as tf
-
-    if isinstance(value, tf.sparse.SparseTensor):
-        value = tf.sparse.todense(value)
-    return np.asarray(value.to_tensor() if hasattr(value, "to_tensor") else value)
 
 
 def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: int | None, what: str) -> list[Epoch]:
