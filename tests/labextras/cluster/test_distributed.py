@@ -7,7 +7,6 @@ import gc
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -200,41 +199,6 @@ def test_both_processes_are_on_one_clock_and_the_all_reduce_waits_for_the_late_o
     assert (np.minimum(*ends) >= np.maximum(*starts)).all(), "the clocks of the processes are one"
 
 
-def fit(process, strategy):
-    import keras
-    import tensorflow as tf
-
-    if strategy == "MirroredStrategy":
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-        made = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    else:
-        made = getattr(tf.distribute, strategy)() if strategy else tf.distribute.get_strategy()
-    with made.scope():
-        keras.utils.set_random_seed(1)
-        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(5)])
-        model.compile(keras.optimizers.SGD(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    data = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS)).batch(BATCH, drop_remainder=True)
-    losses = model.fit(data, epochs=2, verbose=0).history["loss"]
-    return losses, made.num_replicas_in_sync
-
-
-@pytest.mark.long
-def test_two_devices_of_one_process_train_with_fit_as_one(several):
-    (one, _), (two, replicas) = (
-        several.run(fit, processes=1, strategy=name).results[0] for name in (None, "MirroredStrategy")
-    )
-    assert replicas == 2
-    np.testing.assert_allclose(two, one, rtol=1e-5)
-
-
-@pytest.mark.long
-def test_fit_of_keras_3_fails_on_several_processes_which_is_why_the_loop_is_our_own(several):
-    # The day on which this works, notebook 14b can train with `model.fit`.
-    with pytest.raises(ClusterError, match=r"process \d said: ValueError: Attempt to convert a value \(PerReplica"):
-        several.run(fit, strategy="MultiWorkerMirroredStrategy")
-
-
 def mine():
     """The process numbers of all that this process has started."""
     return {child.pid for child in psutil.Process().children(recursive=True)}
@@ -276,19 +240,14 @@ def crash(_):
 
 
 @pytest.mark.parametrize(
-    ("ends", "how"), [(os._exit, "exit status 3"), (crash, "killed by signal 11"), (len, "said: ")]
+    ("ends", "how"), [(os._exit, "exit status 3"), (crash, "killed by signal 11"), (len, "said: "), (str, "")]
 )
 def test_what_a_process_printed_is_shown_however_it_ends(several, capsys, ends, how):
-    with pytest.raises(ClusterError, match=how):
+    with pytest.raises(ClusterError, match=how) if how else contextlib.nullcontext():
         several.run(speaks, processes=1, ends=ends)
-    died = ends is not len  # `len` raises, and says so; warnings of TensorFlow would hide what it says
+    died = ends not in (len, str)  # `len` raises, and says so; warnings of TensorFlow would hide what it says
     expected = ["process 0: printed", "process 0: said by a shell", *["process 0: warned"] * died]
     assert capsys.readouterr().out.splitlines() == expected
-
-
-def test_warnings_of_a_program_that_goes_on_are_not_shown(several, capsys):
-    several.run(speaks, processes=1, ends=str)
-    assert capsys.readouterr().out.splitlines() == ["process 0: printed", "process 0: said by a shell"]
 
 
 def test_of_what_is_too_long_to_be_shown_the_end_is(several, capsys):
@@ -410,14 +369,6 @@ def test_what_cannot_be_sent_is_named(several, program, settings, sentence):
         several.run(program, processes=1, **settings)
 
 
-def test_a_program_may_know_a_name_that_has_no_value_yet(several):
-    def program(process):
-        return process.number if process.number < 1 else later
-
-    assert several.run(program, processes=1).results == [0]
-    later = 1
-
-
 def fails(process):
     if process.number:
         raise KeyError("nothing here")
@@ -476,7 +427,8 @@ def both_wait(process):
     time.sleep(1000)
 
 
-@pytest.mark.parametrize("when", [0, 1, 2, 0.001, 0.003, 0.01, 0.03])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("when", [0, 0.003, 1, 0.03, 2])
 def test_the_stop_button_ends_the_programs(several, when):
     """So many of them run already, or so many seconds have passed: starting is a dialogue that must not be cut off."""
     before = mine()
@@ -528,9 +480,7 @@ def test_the_stop_button_ends_the_programs_whichever_thread_takes_its_signal(sev
         ({"processes": 3}, ValueError, r"processes is 3; allowed: a whole number from 1 to 2"),
         ({"restarts": -1}, ValueError, r"restarts is -1; allowed"),
         ({"timeout_s": 0}, ValueError, r"timeout_s is 0; allowed"),
-        ({"timeout_s": 1e9}, ValueError, r"timeout_s is 1000000000\.0; allowed"),
         ({"program": 5}, TypeError, r"program is 5; allowed: a function"),
-        ({"word": threading.Lock()}, ClusterError, r"chatty cannot be sent to another process: .*lock"),
         ({"wort": "?"}, ClusterError, r"process 0 said: TypeError: chatty\(\) got an unexpected keyword argument"),
     ],
 )
@@ -543,43 +493,6 @@ def test_how_many_processes_there_may_be_is_said():
     for count in (0, 17, True):
         with pytest.raises(ValueError, match=f"count is {count}; allowed: a whole number from 1 to 16"):
             labextras.cluster.processes(count)
-
-
-CHILD = """
-import os, time
-import labextras.cluster
-import labextras.fit
-import labkit
-def sleep(process):
-    if os.fork():
-        open(f"{folder}/{process.number}", "w").close()
-    time.sleep(1000)
-folder = %r
-print("begins", flush=True)
-labextras.cluster.processes(2).run(sleep)
-"""
-
-
-@pytest.mark.parametrize("after_s", [None, *(pytest.param(s, marks=pytest.mark.long) for s in (0.1, 1.0, 3.0))])
-def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
-    """Kill the parent so many seconds after it began to start, or once the programs run."""
-    for name in ("private", "ran"):
-        (tmp_path / name).mkdir()
-    private, ran = tmp_path / "private", tmp_path / "ran"
-    paths = os.pathsep.join(filter(None, sys.path))
-    command, environment = [sys.executable, "-c", CHILD % str(ran)], {**os.environ, "TMPDIR": str(private)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=environment | {"PYTHONPATH": paths}, text=True
-    ) as parent:
-        assert parent.stdout.readline() == "begins\n"
-        end = time.monotonic() + (600 if after_s is None else after_s)
-        while time.monotonic() < end and len(list(ran.iterdir())) < 2:
-            time.sleep(0.05)
-        children = psutil.Process(parent.pid).children(recursive=True)
-        assert after_s is not None or len(children) == 5
-        parent.kill()
-    until(lambda: all(map(ended, children)), "the children to end")
-    until(lambda: not list(private.iterdir()), "their files to go")
 
 
 @pytest.mark.long
