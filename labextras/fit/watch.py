@@ -9,7 +9,6 @@ it ``Iterator::Root``.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import itertools
 import math
 import os
@@ -21,7 +20,6 @@ import warnings
 import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -89,8 +87,6 @@ class _Window:
         self._lock, self._inside, self._ended, self._failed = threading.Lock(), 0, False, None
         try:
             self._window.open(self._most_bytes)
-            if profile and keep is None:
-                _leave_out_unseen()
         except BaseException:  # nobody else could end what an interrupt leaves half open
             self.discard()
             raise
@@ -240,26 +236,6 @@ class _Window:
         profiler = replace(trace.run.profiler, note=note)
         trace = trace.with_run(batch_size=images and round(images / run.steps), profiler=profiler, **facts)
         return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
-
-
-def _leave_out_unseen() -> None:
-    """Let the running profiler leave out events that no view of labkit shows; they are most of all events.
-
-    They are the pieces that TensorFlow hands from thread to thread, dozens for one convolution on a CPU, and each
-    piece of memory that an op takes and gives back. The profiler has no option for it. Where a TensorFlow has nothing
-    of the names below, all is kept.
-    """
-    import tensorflow as tf
-
-    with contextlib.suppress(OSError, AttributeError, ValueError):
-        library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")))
-        # tsl::tracing::SetEventCollector(category, collector); the profiler itself calls it so when it ends.
-        forget = library._ZN3tsl7tracing17SetEventCollectorENS0_13EventCategoryEPKNS0_14EventCollectorE
-        forget.argtypes, forget.restype = (ctypes.c_uint, ctypes.c_void_p), None
-        for category in (0, 1):  # a piece is handed over; a piece runs
-            forget(category, None)
-        # tsl::profiler::internal::g_trace_filter_bitmap, which each start of the profiler sets again; bit 0 is memory.
-        ctypes.c_uint64.in_dll(library, "_ZN3tsl8profiler8internal21g_trace_filter_bitmapE").value &= ~1
 
 
 def _flat(trace: Trace, model: Any) -> Trace:
