@@ -9,6 +9,7 @@ it ``Iterator::Root``.
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import math
 import os
@@ -18,7 +19,7 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -41,6 +42,12 @@ ROOT = "Iterator::Root"
 
 #: What is said of a loop whose waits nobody saw.
 NO_WAITS_TIMED = "No wait for a batch was seen, since no tf.data pipeline was asked: let step.waits(batches) time them."
+
+#: What is said of ``model.fit`` where more batches are asked for in a call than it has steps.
+ASKED_BY_OTHERS = (
+    "Each step is a whole call, and no wait for a batch is shown: the queue of a device asks the dataset, too, and "
+    "steps_per_execution is more than 1."
+)
 
 #: The lane of a script: its epochs and its validations.
 SCRIPT = "the script"
@@ -90,27 +97,20 @@ class _Window:
         except BaseException:  # nobody else could end what an interrupt leaves half open
             self.discard()
             raise
-        self._cpu_ns, self._next_look, self._full = time.process_time_ns(), 0.0, False
+        self._cpu_ns, self.full = time.process_time_ns(), False
         self.calls: list[tuple[int, int]] = []
         self.waits: list[tuple[int, int]] = []
         self.script: list[tuple[str, int, int]] = []
         self.parts: list[tuple[str, str, int, int]] = []
 
-    @property
-    def full(self) -> bool:
-        """Whether the memory that the profiler may take is taken; looked at after each `LOOK_S`, and not between."""
-        if time.perf_counter() >= self._next_look:
-            self._next_look = time.perf_counter() + LOOK_S
-            self._full = self._full or self._window.full
-        return self._full
-
     def look(self) -> None:
-        """End the profile if it is full and no step runs: a validation, and what follows a loop, do not ask.
+        """Look how much memory is taken, and end the profile if it is full and no step runs.
 
-        Before its first step there is nothing to keep.
+        A validation, and what follows a loop, do not ask. Before its first step there is nothing to keep.
         """
         with self._lock:
-            if self.calls and not self._inside and self.full:
+            self.full = self.full or self._window.full
+            if self.full and self.calls and not self._inside:
                 self._end()
 
     def _end(self) -> None:
@@ -209,9 +209,9 @@ class _Window:
         if self.waits:
             stamps = _timed(calls, unix(np.array(self.waits, np.int64).ravel(), run.clock).reshape(-1, 2))
         else:
-            stamps = _stamps(calls, roots, each, counts)
-            unseen = [NO_WAITS_TIMED] * (not each and not len(roots) and not self._session.notes)
-        images = batch * len(stamps) if images is None and batch else images
+            stamps, unseen = _stamps(calls, roots, each, counts)
+        if images is None and batch and ASKED_BY_OTHERS not in unseen:
+            images = batch * len(stamps)
         trace = assemble(run, stamps, images)
         run.steps, run.window_images = len(stamps), images or 0
         for name, category, *ends in self.parts:
@@ -223,16 +223,14 @@ class _Window:
             more = Trace.from_spans(spans, kinds, origin="measured").slice(*trace.window_ns)
             trace = replace(Trace.merge(trace, more), run=trace.run)
         why = "the training ended" if ended else "the window ended"
-        if self._full and not ended:
-            events, most_mb = run.spans.run.profiler.events, self._most_bytes / 1e6
-            mine_mb = min(most_mb, events * EVENT_BYTES / 1e6)
+        if self.full and not ended:
             why = (
-                f"the process has taken {most_mb:,.0f} MB since the window began, at most {mine_mb:,.0f} MB of it for "
-                f"{events:,} events of the profiler, the rest for what it keeps itself, as by cache() or shuffle(): "
-                "the window ended"
+                f"the process has taken {self._most_bytes / 1e6:,.0f} MB since the window began, for "
+                f"{run.spans.run.profiler.events:,} events of the profiler and for what it keeps itself, as by cache() "
+                "or shuffle(): the window ended"
             )
         short = [f"{why} after {run.steps} of {steps} steps."] if run.steps < steps else []
-        note = " ".join([*short, *unseen, *self._session.notes, *notes(run, trace, None)]) or None
+        note = " ".join([*short, *(self._session.notes or unseen), *notes(run, trace, None)]) or None
         profiler = replace(trace.run.profiler, note=note)
         trace = trace.with_run(batch_size=images and round(images / run.steps), profiler=profiler, **facts)
         return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
@@ -271,8 +269,15 @@ def _sync() -> None:
                 tf.raw_ops.SyncDevice()
 
 
-def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[int, int]] = ()) -> np.ndarray:
+def _stamps(
+    calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[int, int]] = ()
+) -> tuple[np.ndarray, list[str]]:
     """Return start of the wait, its end, and end of the train step, of each step: int64, shape (steps, 3).
+
+    Two kinds of loops are known. In the one, the program asks for a batch before the call that trains on it, as in a
+    loop of one's own; where it asks several datasets before each step, it waits for all of them. In the other one the
+    call itself asks, once for each of its steps, as in ``model.fit``, or in a tf.function over an iterator. In a loop
+    that is neither, each call is a step without a wait, and the second value says so in a sentence.
 
     Parameters
     ----------
@@ -286,47 +291,41 @@ def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[i
         Calls so far, and steps that the optimizer has taken, at the beginning, at the end of each epoch and at the end.
         In the last call of an epoch, the dataset may be asked once more than there are batches.
     """
-    found, before = [], np.iinfo(np.int64).min
+    asked, inside, before = [], [], np.iinfo(np.int64).min
     for begin, last in calls.tolist():
-        found.append(np.flatnonzero((roots.start_ns >= (begin if each else before)) & (roots.start_ns < last)))
+        asked.append(np.flatnonzero((roots.start_ns >= before) & (roots.start_ns < begin) & (each == 0)))
+        inside.append(np.flatnonzero((roots.start_ns >= begin) & (roots.start_ns < last)))
         before = last
-    # A node behind a queue of its own, as that of a device, is called in another thread, later or at any time.
-    rank = {}
-    for thread in np.unique(roots.thread).tolist():
-        own = roots.thread == thread
-        rank[thread] = -sum(own[mine].sum() == 1 for mine in found), roots.start_ns[own].mean()
-    if each == 1:
-        for number, mine in enumerate(found):
-            if len(mine):
-                found[number] = mine[roots.thread[mine] == min(roots.thread[mine], key=rank.__getitem__)]
-    queued = each > 1 and max(map(len, found), default=0) > each + 1
-    if queued:
-        for number, mine in enumerate(found):
-            likely = sorted(mine.tolist(), key=lambda root: (*rank[roots.thread[root]], root))
-            found[number] = np.array(sorted(likely[:each]), np.int64)
+    if each == 1:  # the queue of a device asks in a thread of its own, later or at any time
+        rank = {}
+        for thread in np.unique(roots.thread).tolist():
+            own = roots.thread == thread
+            rank[thread] = -sum(own[mine].sum() == 1 for mine in inside), roots.start_ns[own].mean()
+        inside = [
+            mine[roots.thread[mine] == min(roots.thread[mine].tolist(), key=rank.__getitem__, default=-1)]
+            for mine in inside
+        ]
     for (first, done), (last, now) in itertools.pairwise(counts if each > 1 else ()):
-        over = sum(map(len, found[first:last])) - (now - done)
-        if now > done and (over == 1 or (queued and 0 < over < each)):
-            found[last - 1] = found[last - 1][:-over]
-        # Where nobody has counted them, a call that asks less often than the others has found the end at last.
-        elif now == done and last > first and len(found[last - 1]) < min([each, *map(len, found[first : last - 1])]):
-            found[last - 1] = found[last - 1][:-1]
-    rows: list[tuple[int, int, int]] = []
+        # Where no optimizer counts the steps, a call that asks too rarely has found the end.
+        uncounted = now == done and last > first and len(inside[last - 1]) < each
+        if uncounted or (now > done and sum(map(len, inside[first:last])) == now - done + 1):
+            inside[last - 1] = inside[last - 1][:-1]
+    unseen = [] if each or len(roots) else [NO_WAITS_TIMED]
+    if each > 1 and any(len(mine) > each for mine in inside):
+        inside, unseen = [mine[:0] for mine in inside], [ASKED_BY_OTHERS]
     # A loop over two datasets at once asks both before each step; one that evaluates now and then rarely asks more.
-    asked = [mine[roots.start_ns[mine] < begin] for (begin, _), mine in zip(calls.tolist(), found, strict=True)]
-    usual = max(1, int(np.median([len(before) for before in asked])))
-    for (begin, last), mine, before in zip(calls.tolist(), found, asked, strict=True):
-        if len(before):
-            wait = before[-usual:]
-            rows.append((int(roots.start_ns[wait].min()), int(roots.end_ns[wait].max()), last))
-            continue
-        ends = [*roots.start_ns[mine[1:]].tolist(), last]
-        rows += zip(
-            roots.start_ns[mine].tolist(), np.minimum(roots.end_ns[mine], ends).tolist(), ends, strict=bool(len(mine))
-        )
-        if not len(mine):  # it trains on something else than a dataset
+    usual = max(1, int(np.median([len(mine) for mine in asked])))
+    rows: list[tuple[int, int, int]] = []
+    for (begin, last), mine, own in zip(calls.tolist(), asked, inside, strict=True):
+        waits = mine[-usual:]
+        if len(waits):
+            rows.append((int(roots.start_ns[waits].min()), int(roots.end_ns[waits].max()), last))
+        elif len(own):
+            ends = [*roots.start_ns[own[1:]].tolist(), last]
+            rows += zip(roots.start_ns[own].tolist(), np.minimum(roots.end_ns[own], ends).tolist(), ends, strict=True)
+        else:
             rows.append((begin, begin, last))
-    return np.array(rows, np.int64).reshape(-1, 3)
+    return np.array(rows, np.int64).reshape(-1, 3), unseen
 
 
 def _timed(calls: np.ndarray, waits: np.ndarray) -> np.ndarray:
@@ -502,7 +501,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
     Parameters
     ----------
     steps : int
-        Steps of the window. It ends early where the training does, or where the profiler's memory is full.
+        Steps of the window, in whole calls of ``steps_per_execution``. It ends early where the training does, or where
+        the profiler's memory is full.
     warmup : int
         Steps before it: the first ones trace and compile.
     name : str, optional
@@ -542,6 +542,10 @@ class Watch(_Watcher, keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._own, self._opened = {}, {}
+        #: What stands in for the functions of the model as long as the window is open. A callback that evaluates tells
+        #: no other callback.
+        validates = {name: functools.partial(self._validates, name) for name in ("evaluate", "predict")}
+        self._instead = {"train_function": self._watched, **validates}
         self._set_up(steps, warmup, name, keep, max_events)
 
     # -- what Keras calls --------------------------------------------------------
@@ -573,15 +577,6 @@ class Watch(_Watcher, keras.callbacks.Callback):
         self._seen += self.model.steps_per_execution
         self._at_end = batch + self.model.steps_per_execution >= self._epoch_steps
 
-    def on_test_begin(self, logs: Any = None) -> None:
-        """Note the time at which a validation begins; it counts its own images with the same loss."""
-        self._keep_count()
-        self._opened.setdefault(VALIDATION, time.perf_counter_ns())
-
-    def on_test_end(self, logs: Any = None) -> None:
-        """Note the time at which it ends."""
-        self._note(VALIDATION)
-
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Note the time, and how many steps there were: a call of several may end with the data."""
         self._keep_count()
@@ -596,18 +591,9 @@ class Watch(_Watcher, keras.callbacks.Callback):
 
     # -- the window --------------------------------------------------------------
 
-    def _stand_ins(self) -> dict[str, Any]:
-        """Return what stands in for the functions of the model as long as the window is open, by their names."""
-        return {
-            "train_function": self._watched,
-            "reset_metrics": self._forgets,
-            "evaluate": self._evaluates,
-            "predict": self._predicts,
-        }
-
     def _take_over(self) -> None:
         """Put the stand-ins in their places, for the first time or where the script has compiled the model anew."""
-        for name, mine in self._stand_ins().items():
+        for name, mine in self._instead.items():
             # A model of another trainer may have nothing to evaluate or to predict with.
             if (name == "train_function" or hasattr(self.model, name)) and getattr(self.model, name) != mine:
                 self._own[name] = getattr(self.model, name)
@@ -636,31 +622,19 @@ class Watch(_Watcher, keras.callbacks.Callback):
             raise
         if len(window.calls) == 1:
             self._batch = stated_images(getattr(args[0], "element_spec", ())) if args else None
-        if self._taken() >= self.steps or window.full:
+        if len(window.calls) * self.model.steps_per_execution >= self.steps or window.full:
             self._close()
         elif self._at_end:
             with self._never_stopping():
                 window.wait()
         return found
 
-    def _forgets(self) -> None:
-        """Stand in for ``model.reset_metrics``: a callback that evaluates lets the loss forget what it counted."""
-        with self._never_stopping():
-            self._keep_count()
-        self._own["reset_metrics"]()
-
-    def _evaluates(self, *args: Any, **named: Any) -> Any:
-        """Stand in for ``model.evaluate``: a callback that evaluates tells no other callback."""
-        return self._validates("evaluate", *args, **named)
-
-    def _predicts(self, *args: Any, **named: Any) -> Any:
-        """Stand in for ``model.predict``."""
-        return self._validates("predict", *args, **named)
-
     def _validates(self, name: str, /, *args: Any, **named: Any) -> Any:
-        """Call a function of the model, and note the time as that of a validation."""
+        """Call a function of the model, and note the time as that of a validation; its images are counted apart."""
         if VALIDATION in self._opened:  # by another one
             return self._own[name](*args, **named)
+        with self._never_stopping():
+            self._keep_count()
         self._opened[VALIDATION] = time.perf_counter_ns()
         try:
             return self._own[name](*args, **named)
@@ -670,6 +644,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():
             self._window.wait()
+            each = self.model.steps_per_execution
             if not self._window.calls:
                 self._discard(self._why)
                 return
@@ -679,8 +654,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._counts.append((len(self._window.calls), self._trained()))
             trace = self._window.close(
                 # A loss of one's own may count steps, or weights.
-                self._images if not self._batch and self._images > self._taken() else None,
-                each=self.model.steps_per_execution,
+                self._images if not self._batch and self._images > len(self._window.calls) * each else None,
+                each=each,
                 counts=self._counts,
                 steps=self.steps,
                 ended=ended,
@@ -693,7 +668,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._discard("")
 
     def _discard(self, why: str) -> None:
-        for name, mine in self._stand_ins().items():
+        for name, mine in self._instead.items():
             if name in self._own and getattr(self.model, name, None) == mine:
                 if hasattr(type(self.model), name):  # else another training would find nothing for a moment
                     delattr(self.model, name)  # a method of its class is its own again
@@ -712,13 +687,6 @@ class Watch(_Watcher, keras.callbacks.Callback):
         if self._window is not None and self._counted is not None:
             self._images += self._count() - self._counted
             self._counted = None
-
-    def _taken(self) -> int:
-        """Return how many steps the calls of the window took: the last one of an epoch may have found fewer batches."""
-        each = self.model.steps_per_execution
-        epochs = itertools.pairwise(self._counts)
-        fewer = ((last - first) * each - (now - done) for (first, done), (last, now) in epochs)
-        return len(self._window.calls) * each - sum(some for some in fewer if 0 < some < each)
 
     def _trained(self) -> int:
         """Return how many steps the optimizer has taken; 0 where the model has none, or one that leaves some out.
@@ -826,17 +794,13 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         """
         source = iter(batches)
         while True:
-            start = time.perf_counter_ns()
-            try:
-                batch = next(source)
-            except StopIteration:
+            with self._noting(lambda window, *ends: window.waits.append(ends)):
+                batch = next(source, source)
+            if batch is source:
                 return
-            if self._window is not None:
-                self._window.waits.append((start, time.perf_counter_ns()))
             yield batch
 
-    @contextlib.contextmanager
-    def part(self, name: str, category: str = "other") -> Iterator[None]:
+    def part(self, name: str, category: str = "other") -> contextlib.AbstractContextManager[None]:
         """Stand around one part of a train step, which gets a lane of its own, as an all-reduce.
 
         Parameters
@@ -852,18 +816,19 @@ class watching(_Watcher, contextlib.AbstractContextManager):
             If `category` is none of them.
         """
         one_of("category", category, PARTS)
-        start = time.perf_counter_ns()
-        yield
-        if self._window is not None:
-            self._window.parts.append((name, category, start, time.perf_counter_ns()))
+        return self._noting(lambda window, *ends: window.parts.append((name, category, *ends)))
+
+    def validation(self) -> contextlib.AbstractContextManager[None]:
+        """Surround a validation between two train steps, so that its time and its ops do not count as theirs."""
+        return self._noting(lambda window, *ends: window.script.append((VALIDATION, *ends)))
 
     @contextlib.contextmanager
-    def validation(self) -> Iterator[None]:
-        """Surround a validation between two train steps, so that its time and its ops do not count as theirs."""
+    def _noting(self, note: Callable[[_Window, int, int], None]) -> Iterator[None]:
+        """Stand around a block, and note its two ends."""
         start = time.perf_counter_ns()
         yield
         if self._window is not None:
-            self._window.script.append((VALIDATION, start, time.perf_counter_ns()))
+            note(self._window, start, time.perf_counter_ns())
 
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():
