@@ -12,8 +12,6 @@ import numpy as np
 
 from labextras.loaders.loader_facts import Loader
 from labextras.loaders.shared_spans import EPOCH, Process
-from labkit.timeline.causes.effort import had_core
-from labkit.timeline.causes.thresholds import LEAST_READY
 from labkit.timeline.lanes import GET, PUT, RESTS, WORK
 from labkit.timeline.run import OpTime, Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
@@ -80,10 +78,8 @@ def to_trace(
         # Of a span that was open when the window began, the share inside it counts.
         inside = np.clip((end - since_ns) / np.maximum(end - records["start"], 1), 0, 1)
         own_ns, own_cpu, parent, unknown = _own(process, end, inside, clocks)
-        had, most = _had_core(process, clocks, ready), COMPUTED * np.maximum(own_ns, 1)
-        computes = own_cpu >= had * most
-        unknown |= computes & (own_cpu < most) & (had <= LEAST_READY)  # it hardly had a core: nobody can tell
-        category, name = _categories(process, computes | alone)
+        least = 0.0 if alone else COMPUTED * _had_core(process, clocks, ready)
+        category, name = _categories(process, own_cpu >= least * np.maximum(own_ns, 1))
         step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
         # A batch has a number of its own; which step it was for is known once it has been delivered.
         found, which = np.unique(step, return_inverse=True)
@@ -218,8 +214,9 @@ def _had_core(process: Process, clocks: Mapping[str, tuple[int, int]], ready: fl
     """
     found = np.full(len(process.records), ready)
     for number in np.unique(process.records["thread"]).tolist():
-        if clock := _clock(process, number, clocks):
-            found[process.records["thread"] == number] = had_core(*clock)
+        computed, queued = _clock(process, number, clocks) or (0, 0)
+        if computed:
+            found[process.records["thread"] == number] = computed / (computed + queued)
     return found
 
 
