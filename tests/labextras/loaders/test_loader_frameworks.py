@@ -11,6 +11,7 @@ import re
 import tempfile
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import photos_on_disk as disk
@@ -86,15 +87,6 @@ def test_every_worker_of_pytorch_is_a_lane_with_its_work_and_its_steps(paths, na
         collated = [span.step for span in trace if span.name == "collate" and span.step >= 0]
         assert len(set(collated)) == len(collated), "a step is collated once"
         assert set(collated) >= set(range(18, 20)) or name == "any order", collated
-
-
-def test_a_loader_in_a_progress_bar_is_that_loader(paths):
-    bar = tqdm(torch_loader(disk.Photos(paths * 4)), disable=True)
-    trace = labkit.record(bar, STEP, steps=6)
-    assert str(trace.run.loader).startswith("PyTorch DataLoader, workers 2")
-    assert "PIL decode" in names_in(trace, "worker 0")
-    assert "next of DataLoader" in names_in(trace, "in the consumer's thread")
-    assert loader_facts.Loader(tqdm(total=3, disable=True)).facts.kind == "tqdm", "nothing is in it"
 
 
 class SlowOrder:
@@ -290,19 +282,6 @@ def test_what_a_worker_does_before_its_first_batch_is_its_start(kind, settings, 
     assert stalls.unexplained < 0.2
 
 
-def test_a_loader_keeps_the_workers_that_it_had(paths):
-    loader = torch_loader(disk.Photos(paths[:24]), persistent_workers=True)
-    assert len(list(loader)) == 3
-    iterator, pids = loader._iterator, {worker.pid for worker in loader._iterator._workers}
-    trace = labkit.record(loader, STEP, steps=4)
-    assert "PIL decode" in trace.run.op_times
-    assert "began before" not in (trace.run.profiler.note or ""), "those that rest hide nothing"
-    assert loader._iterator is iterator
-    assert {worker.pid for worker in iterator._workers} == pids
-    assert len(list(loader)) == 3, "they still work"
-    loader._iterator._shutdown_workers()
-
-
 class Around:
     """A class of a reader's around a loader."""
 
@@ -313,28 +292,31 @@ class Around:
         return iter(self.loader)
 
 
-@pytest.mark.parametrize("around", [Around, functools.partial(tqdm, disable=True)])
-def test_workers_that_a_loader_inside_keeps_are_seen_each_time(paths, around):
+@pytest.mark.parametrize("around", [lambda loader: loader, Around, functools.partial(tqdm, disable=True)])
+def test_a_loader_keeps_the_workers_that_it_had_and_new_ones_are_seen_each_time(paths, around):
     loader = torch_loader(disk.Photos(paths), persistent_workers=True)
     assert len(list(loader)) == 12
-    kept = loader._iterator
+    kept, pids = loader._iterator, {worker.pid for worker in loader._iterator._workers}
     for _ in range(2):
         trace = labkit.record(around(loader), STEP, steps=4)
         assert "PIL decode" in names_in(trace, "worker")
-        assert trace.run.loader.hidden == 0
+        assert trace.run.loader.hidden == 0, "those that rest hide nothing"
     assert loader._iterator is kept
-    loader._iterator._shutdown_workers()
+    assert {worker.pid for worker in kept._workers} == pids
+    assert len(list(loader)) == 12, "they still work"
+    kept._shutdown_workers()
 
 
-def through(loader):
-    yield from loader
-
-
-@pytest.mark.parametrize(("around", "name"), [(Around, "Around"), (through, "generator")])
+@pytest.mark.parametrize(
+    ("around", "name"),
+    [(Around, "Around"), (lambda loader: (batch for batch in loader), "generator"), (tqdm, "DataLoader")],
+)
 def test_a_class_around_a_loader_has_its_words_and_settings(around, name):
-    loader = torch_loader(photos_of(disk.BATCH), multiprocessing_context="fork")
+    """A progress bar has the name of what is in it, too."""
+    loader = torch_loader(photos_of(disk.BATCH), multiprocessing_context="fork", pin_memory=True)
     facts = loader_facts.Loader(around(loader)).facts
     assert str(facts).startswith(f"PyTorch {name}, workers 2, start method fork")
+    assert facts.settings["pin_memory"] == "True"
 
 
 class Endless:
@@ -492,16 +474,8 @@ def test_dali_is_work_that_its_threads_do(paths):
     assert first.labels.digest == second.labels.digest
 
 
-class OnADevice:
-    """A list of DALI as one is that is on a GPU, which can only be copied to the processor."""
-
-    def __init__(self, part):
-        self.as_cpu = lambda: part
-
-
-@pytest.mark.parametrize("device", [False, True])
 @pytest.mark.parametrize("size", [None, 64])
-def test_a_pipeline_of_dali_is_any_class_of_them_with_photos_of_any_size_on_any_device(tmp_path, size, device):
+def test_a_pipeline_of_dali_is_any_class_of_them_with_photos_of_any_size_on_any_device(tmp_path, size):
     from nvidia.dali import Pipeline, fn
 
     files = []
@@ -516,8 +490,8 @@ def test_a_pipeline_of_dali_is_any_class_of_them_with_photos_of_any_size_on_any_
             return (fn.resize(photos, size=(size, size)) if size else photos), labels
 
         def run(self):
-            made = super().run()
-            return tuple(map(OnADevice, made)) if device else made
+            """Return lists of DALI as on a GPU, which can only be copied to the processor."""
+            return tuple(SimpleNamespace(as_cpu=lambda part=part: part) for part in super().run())
 
     trace = labkit.record(Train(disk.BATCH, 2, None), STEP, steps=4)
     assert trace.run.batch_size == disk.BATCH

@@ -17,6 +17,7 @@ from crowd import starved
 
 import labkit
 from labkit.recording.recorder import RecordingError
+from labkit.timeline.causes.thresholds import LEAST
 
 PHOTO = np.zeros((64, 64, 3), np.uint8)
 
@@ -124,13 +125,16 @@ def recorded(loader, step_ms=5, steps=10):
 )
 def test_a_queue_of_which_nobody_is_seen_at_the_other_end_is_what_the_gaps_wait_for(loader, cause):
     timeline = recorded(loader())
-    # On a machine with much to do, batches are handed over late, and a cause may be hidden: no other one is named.
-    shares = {name: share for name, share in timeline.stalls.shares.items() if name not in ("framework", "unknown")}
-    assert max(shares, key=shares.get) == cause, timeline.stalls.shares
-    assert timeline.stalls.cause is None
-    longest = max(timeline.causes, key=lambda one: one.parts.get(cause, 0))
-    assert longest.kind == cause
-    assert "queue" in str(longest)
+    shares = timeline.stalls.shares
+    assert timeline.stalls.cause is None, shares
+    # Where threads hardly have a core, batches are handed over late, and a cause may be hidden: no other one is named.
+    others = {"framework", "unknown"} | ({"core wait"} if starved(timeline.trace) else set())
+    named = {name for name, share in shares.items() if share >= LEAST and name not in others}
+    assert named == {cause} or (starved(timeline.trace) and not named), shares
+    if named:
+        longest = max(timeline.causes, key=lambda one: one.parts.get(cause, 0))
+        assert longest.kind == cause
+        assert "queue" in str(longest)
 
 
 def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
