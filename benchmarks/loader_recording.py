@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import labkit
-from labextras.loaders.described import Loader
+from labextras.loaders.loader_facts import Loader
 from labextras.loaders.session import Epochs, LoaderSession
 from labkit.common import environment
 from labkit.recording.tfdata.driver import drive

@@ -9,8 +9,7 @@ it ``Iterator::Root``.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import itertools
+import functools
 import math
 import os
 import re
@@ -19,247 +18,26 @@ import threading
 import time
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import keras
 import numpy as np
 
+from labextras.fit.window_of_steps import Window
 from labkit.common.numbers import one_of, truth, whole
-from labkit.recording import measures
-from labkit.recording.processor_clock import Sampler
-from labkit.recording.recorder import assemble, notes, unix
-from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, ProfilerWindow, RecordingError, Session, check_keep
-from labkit.recording.tfdata.xplane import STEP_MARK
+from labkit.recording.tfdata.driver import RecordingError, check_keep
 from labkit.recording.work import count_images, counted_place, flatten
-from labkit.timeline.run import Accelerator, Profile
-from labkit.timeline.trace import CATEGORIES, VALIDATION, Span, Trace
-
-#: What tf.data calls the call that hands a batch on to the program.
-ROOT = "Iterator::Root"
-
-#: What is said of a loop whose waits nobody saw.
-NO_WAITS_TIMED = "No wait for a batch was seen, since no tf.data pipeline was asked: let step.waits(batches) time them."
-
-#: The lane of a script: its epochs and its validations.
-SCRIPT = "the script"
+from labkit.timeline.run import Accelerator
+from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
 
 #: What a part of a train step may be spent on.
 PARTS = tuple(category for category in CATEGORIES if category not in ("wait", "train"))
 
 #: How often a guard looks whether ``fit`` still runs, and how often somebody looks how much memory is taken.
 LOOK_S = 0.05
-
-
-class _Unprofiled(Session):
-    """Takes the place of the profiler if it is not used: only the notes of the loop itself are recorded."""
-
-    notes = ("The profiler was left alone: what the input pipeline did is not seen.",)
-
-    def start(self) -> None:
-        """Begin nothing."""
-
-    def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
-        """Return an empty trace."""
-        return Trace.from_spans([], origin="measured").with_run(profiler=Profile(events=0))
-
-
-class _Window:
-    """An open window in a loop that is not ours; `fit` is the frame of the training, where ``model.fit`` runs it."""
-
-    def __init__(
-        self, keep: str | os.PathLike[str] | None, max_events: int, fit: FrameType | None = None, profile: bool = True
-    ) -> None:
-        from tensorflow.errors import OutOfRangeError
-        from tensorflow.profiler.experimental import Trace as Mark
-
-        # Looked up once: to import them again in each step took longer than all else that is done there.
-        self.over, self._mark = (OutOfRangeError, StopIteration), Mark
-        self.fit = fit
-        _sync()  # steps before the window are over when it begins
-        # A training is long enough for few samples, and shall not be slower for being watched.
-        session = Session() if profile else _Unprofiled()
-        self._run, self._session, self._sampler = Drive(), session, Sampler(soon=0)
-        self._window = ProfilerWindow(self._run, self._session, self._sampler, keep)
-        self._most_bytes = 2 * EVENT_BYTES * max_events if profile else math.inf
-        # A guard ends the profile in a thread of its own, and never within a step.
-        self._lock, self._inside, self._ended, self._failed = threading.Lock(), 0, False, None
-        try:
-            self._window.open(self._most_bytes)
-            if profile and keep is None:
-                _leave_out_unseen()
-        except BaseException:  # nobody else could end what an interrupt leaves half open
-            self.discard()
-            raise
-        self._cpu_ns, self._next_look, self._full = time.process_time_ns(), 0.0, False
-        self.calls: list[tuple[int, int]] = []
-        self.waits: list[tuple[int, int]] = []
-        self.script: list[tuple[str, int, int]] = []
-        self.parts: list[tuple[str, str, int, int]] = []
-
-    @property
-    def full(self) -> bool:
-        """Whether the memory that the profiler may take is taken; looked at after each `LOOK_S`, and not between."""
-        if time.perf_counter() >= self._next_look:
-            self._next_look = time.perf_counter() + LOOK_S
-            self._full = self._full or self._window.full
-        return self._full
-
-    def look(self) -> None:
-        """End the profile if it is full and no step runs: a validation, and what follows a loop, do not ask.
-
-        Before its first step there is nothing to keep.
-        """
-        with self._lock:
-            if self.calls and not self._inside and self.full:
-                self._end()
-
-    def _end(self) -> None:
-        """End the profile, unless it has ended; `close` raises what goes wrong."""
-        if self._ended:
-            return
-        self._ended = True
-        try:
-            _sync()  # the profile holds all that was handed over
-            self._run.cpu_ns = time.process_time_ns() - self._cpu_ns
-            self._window.close()
-        except Exception as error:
-            self._failed = error
-
-    def discard(self) -> None:
-        """End it without a trace."""
-        with self._lock:
-            self._session.discard()
-            self._sampler.stop()
-
-    def begins(self) -> bool:
-        """Tell whether a call may begin, which `call` then stands around: none does when the profile has ended."""
-        with self._lock:
-            self._inside += not self._ended
-            return not self._ended
-
-    @contextlib.contextmanager
-    def call(self) -> Iterator[None]:
-        """Stand around one call that trains, of a step or of several; one that fails is none."""
-        start = time.perf_counter_ns()
-        try:
-            with self._mark(STEP_MARK, step_num=len(self.calls), _r=1):
-                yield
-            self.calls.append((start, time.perf_counter_ns()))
-        finally:
-            with self._lock:
-                self._inside -= 1
-
-    def wait(self) -> None:
-        """Let the last call end when the device has finished: a GPU goes on where the call has returned.
-
-        Where less of the time since then is spent here than elsewhere, it had finished before, and nobody saw when.
-        """
-        start = time.perf_counter_ns()
-        _sync()
-        end = time.perf_counter_ns()
-        if self.calls and end - start >= start - self.calls[-1][1]:
-            self.calls[-1] = self.calls[-1][0], end
-
-    def close(
-        self,
-        images: int | None,
-        *,
-        each: int = 0,
-        counts: Sequence[tuple[int, int]] = (),
-        steps: int,
-        ended: bool,
-        batch: int | None = None,
-        **facts: Any,
-    ) -> Trace:
-        """Take the profile and return the trace.
-
-        Parameters
-        ----------
-        images : int or None
-            Of all steps.
-        each : int
-            How many batches a call takes itself at most, one for each of its steps; 0 where a loop takes them, before
-            the call.
-        counts : sequence of (int, int)
-            As for `_stamps`.
-        steps : int
-            How many were asked for.
-        ended : bool
-            Whether the training has ended.
-        batch : int or None
-            Images of each step, where those of all steps are not known.
-        facts
-            Of the run.
-        """
-        run = self._run
-        with self._lock:
-            self._end()
-        if self._failed:
-            raise self._failed
-        # A function of Keras is one op to the eager runtime, and as long as the call.
-        whole = np.array([name.startswith("EagerLocalExecute: __") for name in run.spans.names], bool)
-        run.spans = run.spans.where(~whole[run.spans.name])
-        calls = unix(np.array(self.calls, np.int64).ravel(), run.clock).reshape(-1, 2)
-        roots, unseen, spans = run.spans.where(run.spans.select(name=ROOT)), [], []
-        for name, *ends in self.script:
-            start, end = unix(np.array(ends, np.int64), run.clock).tolist()
-            spans.append(Span(SCRIPT, name, "train" if name == VALIDATION else "iterator", start, end - start, -1))
-            if name == VALIDATION:  # what it asks for is no wait for a batch
-                roots = roots.where((roots.start_ns < start) | (roots.start_ns >= end))
-        if self.waits:
-            stamps = _timed(calls, unix(np.array(self.waits, np.int64).ravel(), run.clock).reshape(-1, 2))
-        else:
-            stamps = _stamps(calls, roots, each, counts)
-            unseen = [NO_WAITS_TIMED] * (not each and not len(roots) and not self._session.notes)
-        images = batch * len(stamps) if images is None and batch else images
-        trace = assemble(run, stamps, images)
-        run.steps, run.window_images = len(stamps), images or 0
-        for name, category, *ends in self.parts:
-            start, end = unix(np.array(ends, np.int64), run.clock).tolist()
-            step = int(np.searchsorted(stamps[:, 0], start, side="right")) - 1
-            spans.append(Span(name, name, category, start, end - start, step))
-        if spans:
-            kinds = dict.fromkeys((span.thread for span in spans), "script")
-            more = Trace.from_spans(spans, kinds, origin="measured").slice(*trace.window_ns)
-            trace = replace(Trace.merge(trace, more), run=trace.run)
-        why = "the training ended" if ended else "the window ended"
-        if self._full and not ended:
-            events, most_mb = run.spans.run.profiler.events, self._most_bytes / 1e6
-            mine_mb = min(most_mb, events * EVENT_BYTES / 1e6)
-            why = (
-                f"the process has taken {most_mb:,.0f} MB since the window began, at most {mine_mb:,.0f} MB of it for "
-                f"{events:,} events of the profiler, the rest for what it keeps itself, as by cache() or shuffle(): "
-                "the window ended"
-            )
-        short = [f"{why} after {run.steps} of {steps} steps."] if run.steps < steps else []
-        note = " ".join([*short, *unseen, *self._session.notes, *notes(run, trace, None)]) or None
-        profiler = replace(trace.run.profiler, note=note)
-        trace = trace.with_run(batch_size=images and round(images / run.steps), profiler=profiler, **facts)
-        return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
-
-
-def _leave_out_unseen() -> None:
-    """Let the running profiler leave out events that no view of labkit shows; they are most of all events.
-
-    They are the pieces that TensorFlow hands from thread to thread, dozens for one convolution on a CPU, and each
-    piece of memory that an op takes and gives back. The profiler has no option for it. Where a TensorFlow has nothing
-    of the names below, all is kept.
-    """
-    import tensorflow as tf
-
-    with contextlib.suppress(OSError, AttributeError, ValueError):
-        library = ctypes.CDLL(str(Path(tf.sysconfig.get_lib(), "libtensorflow_framework.so.2")))
-        # tsl::tracing::SetEventCollector(category, collector); the profiler itself calls it so when it ends.
-        forget = library._ZN3tsl7tracing17SetEventCollectorENS0_13EventCategoryEPKNS0_14EventCollectorE
-        forget.argtypes, forget.restype = (ctypes.c_uint, ctypes.c_void_p), None
-        for category in (0, 1):  # a piece is handed over; a piece runs
-            forget(category, None)
-        # tsl::profiler::internal::g_trace_filter_bitmap, which each start of the profiler sets again; bit 0 is memory.
-        ctypes.c_uint64.in_dll(library, "_ZN3tsl8profiler8internal21g_trace_filter_bitmapE").value &= ~1
 
 
 def _flat(trace: Trace, model: Any) -> Trace:
@@ -278,93 +56,6 @@ def _inner(model: Any) -> Iterator[Any]:
         if isinstance(layer, keras.Model):
             yield layer
             yield from _inner(layer)
-
-
-def _sync() -> None:
-    """Wait until the devices of this process are done.
-
-    Where processes train together, TensorFlow lists the devices of all, and cannot ask those of another process.
-    """
-    import tensorflow as tf
-
-    try:
-        tf.test.experimental.sync_devices()
-    except tf.errors.InternalError:
-        for device in tf.config.list_logical_devices():
-            with contextlib.suppress(tf.errors.InternalError), tf.device(device.name):
-                tf.raw_ops.SyncDevice()
-
-
-def _stamps(calls: np.ndarray, roots: Trace, each: int, counts: Sequence[tuple[int, int]] = ()) -> np.ndarray:
-    """Return start of the wait, its end, and end of the train step, of each step: int64, shape (steps, 3).
-
-    Parameters
-    ----------
-    calls : ndarray of int64, shape (calls, 2)
-        Start and end of each call that trains.
-    roots : Trace
-        The calls that hand a batch on.
-    each : int
-        As for `_Window.close`.
-    counts : sequence of (int, int)
-        Calls so far, and steps that the optimizer has taken, at the beginning, at the end of each epoch and at the end.
-        In the last call of an epoch, the dataset may be asked once more than there are batches.
-    """
-    found, before = [], np.iinfo(np.int64).min
-    for begin, last in calls.tolist():
-        found.append(np.flatnonzero((roots.start_ns >= (begin if each else before)) & (roots.start_ns < last)))
-        before = last
-    # A node behind a queue of its own, as that of a device, is called in another thread, later or at any time.
-    rank = {}
-    for thread in np.unique(roots.thread).tolist():
-        own = roots.thread == thread
-        rank[thread] = -sum(own[mine].sum() == 1 for mine in found), roots.start_ns[own].mean()
-    if each == 1:
-        for number, mine in enumerate(found):
-            if len(mine):
-                found[number] = mine[roots.thread[mine] == min(roots.thread[mine], key=rank.__getitem__)]
-    queued = each > 1 and max(map(len, found), default=0) > each + 1
-    if queued:
-        for number, mine in enumerate(found):
-            likely = sorted(mine.tolist(), key=lambda root: (*rank[roots.thread[root]], root))
-            found[number] = np.array(sorted(likely[:each]), np.int64)
-    for (first, done), (last, now) in itertools.pairwise(counts if each > 1 else ()):
-        over = sum(map(len, found[first:last])) - (now - done)
-        if now > done and (over == 1 or (queued and 0 < over < each)):
-            found[last - 1] = found[last - 1][:-over]
-        # Where nobody has counted them, a call that asks less often than the others has found the end at last.
-        elif now == done and last > first and len(found[last - 1]) < min([each, *map(len, found[first : last - 1])]):
-            found[last - 1] = found[last - 1][:-1]
-    rows: list[tuple[int, int, int]] = []
-    # A loop over two datasets at once asks both before each step; one that evaluates now and then rarely asks more.
-    asked = [mine[roots.start_ns[mine] < begin] for (begin, _), mine in zip(calls.tolist(), found, strict=True)]
-    usual = max(1, int(np.median([len(before) for before in asked])))
-    for (begin, last), mine, before in zip(calls.tolist(), found, asked, strict=True):
-        if len(before):
-            wait = before[-usual:]
-            rows.append((int(roots.start_ns[wait].min()), int(roots.end_ns[wait].max()), last))
-            continue
-        ends = [*roots.start_ns[mine[1:]].tolist(), last]
-        rows += zip(
-            roots.start_ns[mine].tolist(), np.minimum(roots.end_ns[mine], ends).tolist(), ends, strict=bool(len(mine))
-        )
-        if not len(mine):  # it trains on something else than a dataset
-            rows.append((begin, begin, last))
-    return np.array(rows, np.int64).reshape(-1, 3)
-
-
-def _timed(calls: np.ndarray, waits: np.ndarray) -> np.ndarray:
-    """Return the same as `_stamps` where the waits were timed: int64, shape (steps, 3).
-
-    >>> _timed(np.array([[10, 20], [50, 60], [70, 80]]), np.array([[25, 45]])).tolist()
-    [[10, 10, 20], [25, 45, 60], [70, 70, 80]]
-    """
-    rows, before = [], np.iinfo(np.int64).min
-    for begin, last in calls.tolist():
-        mine = waits[(waits[:, 0] >= before) & (waits[:, 1] <= begin)]
-        rows.append((*(mine[-1].tolist() if len(mine) else (begin, begin)), last))
-        before = last
-    return np.array(rows, np.int64).reshape(-1, 3)
 
 
 def stated_images(spec: Any) -> int | None:
@@ -418,7 +109,7 @@ class _Watcher:
 
     def _forget(self, why: str) -> None:
         self._trace: Trace | None = None
-        self._window: _Window | None = None
+        self._window: Window | None = None
         self._why, self._seen, self._done = why, 0, False
 
     @property
@@ -440,13 +131,13 @@ class _Watcher:
 
     def _open(self, **how: Any) -> None:
         """Open the window, and let a thread look after it."""
-        self._window = window = _Window(self.keep, self.max_events, **how)
+        self._window = window = Window(self.keep, self.max_events, **how)
         name, daemon = "labkit guard of a window", None if window.fit else True  # a daemon where fit runs in one
         guard = threading.Thread(target=_guard, args=(weakref.ref(self), window), name=name, daemon=daemon)
         _Watcher._last_guard = guard
         guard.start()
 
-    def _window_of_a_step(self) -> _Window | None:
+    def _window_of_a_step(self) -> Window | None:
         """Return the window if a step that begins is one of it; close it if its profile has ended meanwhile."""
         if self._window is not None and not self._window.begins():
             self._close()
@@ -461,7 +152,7 @@ class _Watcher:
             self._discard(str(error) if isinstance(error, RecordingError) else f"{type(error).__name__}: {error}")
             warnings.warn(f"labkit records nothing, and the training goes on: {self._why}", stacklevel=3)
 
-    def _abandon(self, window: _Window | None) -> None:
+    def _abandon(self, window: Window | None) -> None:
         """End a window whose training is over, unless it has ended meanwhile."""
         with _Watcher._ending:
             if window is not None and self._window is window:
@@ -502,7 +193,7 @@ def _runs(frame: FrameType) -> bool:
     return False
 
 
-def _guard(of: weakref.ref[_Watcher], window: _Window) -> None:
+def _guard(of: weakref.ref[_Watcher], window: Window) -> None:
     """Wait for the end of a window; end its profile if it is full between steps, and it if ``fit`` is over without it.
 
     Keras calls no callback when a training is interrupted or another callback fails. Only the frame of it tells.
@@ -526,7 +217,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
     Parameters
     ----------
     steps : int
-        Steps of the window. It ends early where the training does, or where the profiler's memory is full.
+        Steps of the window, in whole calls of ``steps_per_execution``. It ends early where the training does, or where
+        the profiler's memory is full.
     warmup : int
         Steps before it: the first ones trace and compile.
     name : str, optional
@@ -566,6 +258,10 @@ class Watch(_Watcher, keras.callbacks.Callback):
     ) -> None:
         super().__init__()
         self._own, self._opened = {}, {}
+        #: What stands in for the functions of the model as long as the window is open. A callback that evaluates tells
+        #: no other callback.
+        validates = {name: functools.partial(self._validates, name) for name in ("evaluate", "predict")}
+        self._instead = {"train_function": self._watched, **validates}
         self._set_up(steps, warmup, name, keep, max_events)
 
     # -- what Keras calls --------------------------------------------------------
@@ -597,15 +293,6 @@ class Watch(_Watcher, keras.callbacks.Callback):
         self._seen += self.model.steps_per_execution
         self._at_end = batch + self.model.steps_per_execution >= self._epoch_steps
 
-    def on_test_begin(self, logs: Any = None) -> None:
-        """Note the time at which a validation begins; it counts its own images with the same loss."""
-        self._keep_count()
-        self._opened.setdefault(VALIDATION, time.perf_counter_ns())
-
-    def on_test_end(self, logs: Any = None) -> None:
-        """Note the time at which it ends."""
-        self._note(VALIDATION)
-
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         """Note the time, and how many steps there were: a call of several may end with the data."""
         self._keep_count()
@@ -620,18 +307,9 @@ class Watch(_Watcher, keras.callbacks.Callback):
 
     # -- the window --------------------------------------------------------------
 
-    def _stand_ins(self) -> dict[str, Any]:
-        """Return what stands in for the functions of the model as long as the window is open, by their names."""
-        return {
-            "train_function": self._watched,
-            "reset_metrics": self._forgets,
-            "evaluate": self._evaluates,
-            "predict": self._predicts,
-        }
-
     def _take_over(self) -> None:
         """Put the stand-ins in their places, for the first time or where the script has compiled the model anew."""
-        for name, mine in self._stand_ins().items():
+        for name, mine in self._instead.items():
             # A model of another trainer may have nothing to evaluate or to predict with.
             if (name == "train_function" or hasattr(self.model, name)) and getattr(self.model, name) != mine:
                 self._own[name] = getattr(self.model, name)
@@ -660,31 +338,19 @@ class Watch(_Watcher, keras.callbacks.Callback):
             raise
         if len(window.calls) == 1:
             self._batch = stated_images(getattr(args[0], "element_spec", ())) if args else None
-        if self._taken() >= self.steps or window.full:
+        if len(window.calls) * self.model.steps_per_execution >= self.steps or window.full:
             self._close()
         elif self._at_end:
             with self._never_stopping():
                 window.wait()
         return found
 
-    def _forgets(self) -> None:
-        """Stand in for ``model.reset_metrics``: a callback that evaluates lets the loss forget what it counted."""
-        with self._never_stopping():
-            self._keep_count()
-        self._own["reset_metrics"]()
-
-    def _evaluates(self, *args: Any, **named: Any) -> Any:
-        """Stand in for ``model.evaluate``: a callback that evaluates tells no other callback."""
-        return self._validates("evaluate", *args, **named)
-
-    def _predicts(self, *args: Any, **named: Any) -> Any:
-        """Stand in for ``model.predict``."""
-        return self._validates("predict", *args, **named)
-
     def _validates(self, name: str, /, *args: Any, **named: Any) -> Any:
-        """Call a function of the model, and note the time as that of a validation."""
+        """Call a function of the model, and note the time as that of a validation; its images are counted apart."""
         if VALIDATION in self._opened:  # by another one
             return self._own[name](*args, **named)
+        with self._never_stopping():
+            self._keep_count()
         self._opened[VALIDATION] = time.perf_counter_ns()
         try:
             return self._own[name](*args, **named)
@@ -694,6 +360,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():
             self._window.wait()
+            each = self.model.steps_per_execution
             if not self._window.calls:
                 self._discard(self._why)
                 return
@@ -703,8 +370,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._counts.append((len(self._window.calls), self._trained()))
             trace = self._window.close(
                 # A loss of one's own may count steps, or weights.
-                self._images if not self._batch and self._images > self._taken() else None,
-                each=self.model.steps_per_execution,
+                self._images if not self._batch and self._images > len(self._window.calls) * each else None,
+                each=each,
                 counts=self._counts,
                 steps=self.steps,
                 ended=ended,
@@ -717,7 +384,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._discard("")
 
     def _discard(self, why: str) -> None:
-        for name, mine in self._stand_ins().items():
+        for name, mine in self._instead.items():
             if name in self._own and getattr(self.model, name, None) == mine:
                 if hasattr(type(self.model), name):  # else another training would find nothing for a moment
                     delattr(self.model, name)  # a method of its class is its own again
@@ -736,13 +403,6 @@ class Watch(_Watcher, keras.callbacks.Callback):
         if self._window is not None and self._counted is not None:
             self._images += self._count() - self._counted
             self._counted = None
-
-    def _taken(self) -> int:
-        """Return how many steps the calls of the window took: the last one of an epoch may have found fewer batches."""
-        each = self.model.steps_per_execution
-        epochs = itertools.pairwise(self._counts)
-        fewer = ((last - first) * each - (now - done) for (first, done), (last, now) in epochs)
-        return len(self._window.calls) * each - sum(some for some in fewer if 0 < some < each)
 
     def _trained(self) -> int:
         """Return how many steps the optimizer has taken; 0 where the model has none, or one that leaves some out.
@@ -850,17 +510,13 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         """
         source = iter(batches)
         while True:
-            start = time.perf_counter_ns()
-            try:
-                batch = next(source)
-            except StopIteration:
+            with self._noting(lambda window, *ends: window.waits.append(ends)):
+                batch = next(source, source)
+            if batch is source:
                 return
-            if self._window is not None:
-                self._window.waits.append((start, time.perf_counter_ns()))
             yield batch
 
-    @contextlib.contextmanager
-    def part(self, name: str, category: str = "other") -> Iterator[None]:
+    def part(self, name: str, category: str = "other") -> contextlib.AbstractContextManager[None]:
         """Stand around one part of a train step, which gets a lane of its own, as an all-reduce.
 
         Parameters
@@ -876,18 +532,19 @@ class watching(_Watcher, contextlib.AbstractContextManager):
             If `category` is none of them.
         """
         one_of("category", category, PARTS)
-        start = time.perf_counter_ns()
-        yield
-        if self._window is not None:
-            self._window.parts.append((name, category, start, time.perf_counter_ns()))
+        return self._noting(lambda window, *ends: window.parts.append((name, category, *ends)))
+
+    def validation(self) -> contextlib.AbstractContextManager[None]:
+        """Surround a validation between two train steps, so that its time and its ops do not count as theirs."""
+        return self._noting(lambda window, *ends: window.script.append((VALIDATION, *ends)))
 
     @contextlib.contextmanager
-    def validation(self) -> Iterator[None]:
-        """Surround a validation between two train steps, so that its time and its ops do not count as theirs."""
+    def _noting(self, note: Callable[[Window, int, int], None]) -> Iterator[None]:
+        """Stand around a block, and note its two ends."""
         start = time.perf_counter_ns()
         yield
         if self._window is not None:
-            self._window.script.append((VALIDATION, start, time.perf_counter_ns()))
+            note(self._window, start, time.perf_counter_ns())
 
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():

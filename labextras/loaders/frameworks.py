@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
-from labextras.loaders import rings
-from labextras.loaders.rings import timed
+from labextras.loaders import shared_spans
+from labextras.loaders.shared_spans import timed
 from labkit.timeline.lanes import GET
 from labkit.timeline.wording import END, SAMPLER, SOURCE
 
@@ -45,11 +45,8 @@ def task_name(function: Any) -> str:
 
 
 def _torch_fetch(wrapped: Any, module: ModuleType) -> None:
-    base = vars(module)["_BaseDatasetFetcher"]
-    init = base.__init__
-
-    @functools.wraps(init)
-    def init_and_wrap(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+    @wrapped.around(vars(module)["_BaseDatasetFetcher"], "__init__")
+    def wrap_methods(init: Callable[..., None], self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
         init(self, dataset, *args, **kwargs)
         for one in _nested(dataset):
             for method in ("__getitem__", "__getitems__"):
@@ -58,26 +55,19 @@ def _torch_fetch(wrapped: Any, module: ModuleType) -> None:
                     wrapped.wrap_method(owner, method, functools.partial(_method_name, method), "map")
         self.collate_fn = timed(self.collate_fn, "collate", "batch")
 
-    wrapped.put(base, "__init__", init_and_wrap)
-    iterable = vars(module)["_IterableDatasetFetcher"]
-    begin = iterable.__init__
-
-    @functools.wraps(begin)
-    def begin_timed(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
-        with rings.span(SOURCE, "other"):  # it may list a bucket, and does so in each epoch
-            begin(self, dataset, *args, **kwargs)
+    @wrapped.around(vars(module)["_IterableDatasetFetcher"], "__init__")
+    def time_the_stream(init: Callable[..., None], self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        with shared_spans.span(SOURCE, "other"):  # it may list a bucket, and does so in each epoch
+            init(self, dataset, *args, **kwargs)
         self.dataset_iter = _timed_iterator(self.dataset_iter, f"next of {type(dataset).__name__}")
-
-    wrapped.put(iterable, "__init__", begin_timed)
 
 
 def _torch_sampler(wrapped: Any, module: ModuleType) -> None:
     """Wrap the sampler, which works in the thread that trains, with any number of workers."""
-    base = vars(module)["_BaseDataLoaderIter"]
-    init = base.__init__
+    base, workers = vars(module)["_BaseDataLoaderIter"], vars(module)["_MultiProcessingDataLoaderIter"]
 
-    @functools.wraps(init)
-    def wrap_and_init(self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
+    @wrapped.around(base, "__init__")
+    def wrap_the_sampler(init: Callable[..., None], self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
         sampler = _own_sampler(loader._index_sampler)
         owner = next((kind for kind in type(sampler).__mro__ if "__iter__" in vars(kind)), None)
         if owner is not None:
@@ -85,34 +75,26 @@ def _torch_sampler(wrapped: Any, module: ModuleType) -> None:
         _begin_epoch(self)
         init(self, loader, *args, **kwargs)
 
-    reset = base._reset
-
-    @functools.wraps(reset)
-    def number_and_reset(self: Any, loader: Any, first_iter: bool = False) -> None:
+    @wrapped.around(base, "_reset")
+    def number_the_epoch(reset: Callable[..., None], self: Any, loader: Any, first_iter: bool = False) -> None:
         if not first_iter:
             _begin_epoch(self)
         reset(self, loader, first_iter)
 
-    workers = vars(module)["_MultiProcessingDataLoaderIter"]
-    process = workers._process_data
-
-    @functools.wraps(process)
-    def note_and_process(self: Any, *args: Any) -> Any:
-        ring = rings.now.ring
-        if ring is not None and getattr(self, "_in_order", True):  # else nobody says which batch it is
-            ring.deliver(self, self._rcvd_idx - 1)
+    @wrapped.around(workers, "_process_data")
+    def note_the_batch(process: Callable[..., Any], self: Any, *args: Any) -> Any:
+        spans = shared_spans.now.spans
+        if spans is not None and getattr(self, "_in_order", True):  # else nobody says which batch it is
+            spans.deliver(self, self._rcvd_idx - 1)
         return process(self, *args)
 
-    wrapped.put(base, "__init__", wrap_and_init)
-    wrapped.put(base, "_reset", number_and_reset)
-    wrapped.put(workers, "_process_data", note_and_process)
     wrapped.wrap_method(workers, "_shutdown_workers", END, "other")  # the last call of an epoch waits for their end
     wrapped.wrap_method(base, "_next_index", lambda self: _sampler_name(_own_sampler(self._index_sampler)), "map")
 
 
 def _begin_epoch(iterator: Any) -> None:
-    if rings.now.ring is not None:
-        rings.now.ring.begin_epoch(iterator)
+    if shared_spans.now.spans is not None:
+        shared_spans.now.spans.begin_epoch(iterator)
 
 
 def _own_sampler(sampler: Any) -> Any:
@@ -195,27 +177,21 @@ def _thread_pool(wrapped: Any, module: ModuleType) -> None:
 
 def _pool(wrapped: Any, module: ModuleType) -> None:
     """Wrap the tasks of a `multiprocessing.pool.ThreadPool`, whose threads take them from a queue of C."""
-    threads = vars(module)["ThreadPool"]
     for method in ("apply_async", "_map_async", "imap", "imap_unordered"):
-        original = getattr(threads, method)
-
         # The parameter is called ``func`` as in Python, because a caller may pass it by that name.
-        def order(self: Any, func: Any, *args: Any, _original: Callable[..., Any] = original, **kwargs: Any) -> Any:
-            return _original(self, timed(func, task_name(func), "map"), *args, **kwargs)
-
-        wrapped.put(threads, method, functools.wraps(original)(order))
+        @wrapped.around(vars(module)["ThreadPool"], method)
+        def order(original: Callable[..., Any], self: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+            return original(self, timed(func, task_name(func), "map"), *args, **kwargs)
 
 
 def _queues(wrapped: Any, module: ModuleType) -> None:
     """Wrap queues: processes of pools take their tasks from them, those of PyTorch the number of their batch."""
     for name in ("Queue", "SimpleQueue"):
-        kind = vars(module)[name]
-        get = kind.get
 
-        @functools.wraps(get)
-        def get_timed(self: Any, *args: Any, _get: Callable[..., Any] = get, **kwargs: Any) -> Any:
-            found, ring = _get(self, *args, **kwargs), rings.now.ring
-            if ring is None or not ring.open or _number(ring, found):
+        @wrapped.around(vars(module)[name], "get")
+        def get_timed(get: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
+            found, spans = get(self, *args, **kwargs), shared_spans.in_window()
+            if spans is None or _number(spans, found):
                 return found
             if type(found) is tuple and len(found) == 5 and callable(found[2]):  # job, place, function, arguments, …
                 inner = found[3][0][0] if task_name(found[2]) in ("mapstar", "starmapstar") else found[2]
@@ -223,8 +199,6 @@ def _queues(wrapped: Any, module: ModuleType) -> None:
             elif type(found).__name__ == "_CallItem":
                 found.fn = timed(found.fn, task_name(_chunk(found)), "map")
             return found
-
-        wrapped.put(kind, "get", get_timed)
 
 
 def _simple_queue(wrapped: Any, module: ModuleType) -> None:
@@ -238,13 +212,13 @@ def _simple_queue(wrapped: Any, module: ModuleType) -> None:
         wrapped.put_in_module(module, "SimpleQueue", type("SimpleQueue", (kind,), methods))
 
 
-def _number(ring: rings.Ring, found: Any) -> bool:
+def _number(spans: shared_spans.ProcessSpans, found: Any) -> bool:
     """Tell a thread the number of the batch that PyTorch sends or gets, or that an epoch begins; False: neither."""
     what = found[0] if type(found) is tuple and found else found
     if type(what).__name__ == "_ResumeIteration":
-        ring.resume()
+        spans.resume()
     elif _numbered(found):
-        ring.set_step(what)
+        spans.set_step(what)
     else:
         return False
     return True
@@ -264,30 +238,21 @@ def _numbered(found: Any) -> bool:
 
 def _cloudpickle(wrapped: Any, module: ModuleType) -> None:
     """Let it send what keeps a function, as Grain does, although the function's place holds a wrapper now."""
-    kind = vars(module)["Pickler"]
-    reduce = kind.reducer_override
 
-    @functools.wraps(reduce)
-    def original_first(self: Any, what: Any) -> Any:
+    @wrapped.around(vars(module)["Pickler"], "reducer_override")
+    def original_first(reduce: Callable[..., Any], self: Any, what: Any) -> Any:
         found = wrapped.pickle_original(what)
         return reduce(self, what) if found is NotImplemented else found
-
-    wrapped.put(kind, "reducer_override", original_first)
 
 
 def _pickler(wrapped: Any, module: ModuleType) -> None:
     """Let the thread that pickles a batch learn its number from what it pickles."""
-    kind = vars(module)["ForkingPickler"]
-    dumps = kind.dumps.__func__
 
-    @functools.wraps(dumps)
-    def look_and_dump(cls: type, what: Any, *args: Any, **kwargs: Any) -> Any:
-        ring = rings.now.ring
-        if ring is not None and ring.open:
-            _number(ring, what)
+    @wrapped.around(vars(module)["ForkingPickler"], "dumps")
+    def look_and_dump(dumps: Callable[..., Any], cls: type, what: Any, *args: Any, **kwargs: Any) -> Any:
+        if (spans := shared_spans.in_window()) is not None:
+            _number(spans, what)
         return dumps(cls, what, *args, **kwargs)
-
-    wrapped.put(kind, "dumps", classmethod(look_and_dump))
 
 
 def _chunk(item: Any) -> Any:

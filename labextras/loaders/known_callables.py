@@ -17,7 +17,7 @@ OWN_WORK, MOVES = "map:iterator", "transfer:iterator"
 
 
 class Known(NamedTuple):
-    """A callable: its module, its path in it, the name of its spans, and their category (as in `rings.timed`)."""
+    """A callable: its module, its path in it, the name of its spans, their category (see `shared_spans.timed`)."""
 
     module: str
     path: str

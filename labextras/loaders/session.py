@@ -2,47 +2,33 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
-import ipaddress
 import os
 import pickle
 import re
 import shutil
-import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 
-from labextras.loaders import rings
-from labextras.loaders.described import Loader, check_loader
+from labextras.loaders import shared_spans
+from labextras.loaders.hanging_loader import HangWatch, may_be_a_worker
 from labextras.loaders.known_callables import OWN_WORK, own
-from labextras.loaders.spans import open_spans, to_trace
+from labextras.loaders.loader_facts import Loader, check_loader
+from labextras.loaders.processes_to_trace import open_spans, to_trace
 from labextras.loaders.wrapping import Wrapped
 from labkit.common.errors import error_text
 from labkit.common.files import new_folder
 from labkit.common.processes import apart
-from labkit.recording.processor_clock import Sampler, processor_seconds, scheduled
+from labkit.recording.processor_clock import Sampler, scheduled
 from labkit.recording.tfdata.driver import RecordingError
 from labkit.timeline.causes.effort import had_core
 from labkit.timeline.run import LoaderFacts
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import BEGIN, END
-
-#: Where nothing computes, reads or begins for so long while the consumer waits, the loader hangs. Seconds.
-STOPPED_S = 60.0
-
-#: Limits below which a loader hangs. A waiting thread looks every few milliseconds whether it may go on, which takes
-#: less than this share of a core. Wake-ups through pipes are bytes, too, but fewer than this many a second.
-IDLE_SHARE, IDLE_BYTES = 0.005, 70
-
-#: Bytes a second that a network brings to a machine that asks for nothing: fewer than this.
-IDLE_NETWORK = 20_000
 
 #: A worker without work wakes up every few seconds. A worker at work computes more than this: ns, and a share of time.
 _WAKES_NS, _WAKES = 1_000_000, 0.0003
@@ -94,14 +80,14 @@ class Epochs:
             while True:
                 if self._iterator is None:
                     self._begin()
-                with rings.span(f"next of {self.loader.facts.kind}", OWN_WORK):
+                with shared_spans.span(f"next of {self.loader.facts.kind}", OWN_WORK):
                     batch = next(self._iterator, _OVER)
                 if batch is None:
                     raise ValueError(f"it gave None in place of its batch number {self.taken}")
                 if batch is not _OVER:
                     self.taken += 1
-                    if rings.now.ring is not None:
-                        rings.now.ring.taken = self.taken
+                    if shared_spans.now.spans is not None:
+                        shared_spans.now.spans.taken = self.taken
                     return batch
                 again = self.steps is not None and self.loader.begins_again and self.taken > self._before
                 self.close(early=False)
@@ -112,14 +98,14 @@ class Epochs:
 
     def _begin(self) -> None:
         self._before = self.taken
-        with rings.span(BEGIN, "other"):
+        with shared_spans.span(BEGIN, "other"):
             self._iterator = self.loader.begin()
 
     def close(self, early: bool = True) -> None:
         """End the epoch, `early` or not: workers that it has started end, too, unless the loader keeps them."""
         iterator, self._iterator = self._iterator, None
         if iterator is not None:
-            with rings.span(END, "other"):
+            with shared_spans.span(END, "other"):
                 self.loader.end(iterator, early)
 
 
@@ -129,14 +115,14 @@ class AnyLoader:
     Parameters
     ----------
     loader : iterable
-        See `labextras.loaders.described.Loader`.
+        See `labextras.loaders.loader_facts.Loader`.
     """
 
     def __init__(self, loader: Any) -> None:
         self.loader = loader
 
     def check(self, steps: int | None, label: str) -> None:
-        """Refuse what gives no batches; see `labextras.loaders.described.check_loader`."""
+        """Refuse what gives no batches; see `labextras.loaders.loader_facts.check_loader`."""
         check_loader(self.loader, steps, label)
 
     def watched(self, steps: int | None, warmup: int, spans: bool) -> tuple[Epochs, LoaderSession]:
@@ -161,8 +147,6 @@ class LoaderSession(contextlib.AbstractContextManager):
     Attributes
     ----------
     running : bool
-    stopped : str or None
-        Why the consumer was interrupted: no process computed any more.
     notes : list of str
         What a reader of the figures must know, in sentences.
     sampler : Sampler
@@ -176,15 +160,13 @@ class LoaderSession(contextlib.AbstractContextManager):
     def __init__(self, epochs: Epochs, warmup: int, spans: bool = True) -> None:
         self.epochs, self.warmup, self.spans, self.running = epochs, warmup, spans, False
         self.folder = Path()
-        self.stopped: str | None = None
         self.notes: list[str] = []
         self._wrapped = Wrapped()
-        self._ring: rings.Ring | None = None
+        self._spans: shared_spans.ProcessSpans | None = None
         self._since_ns = 0
         self._computed: dict[int, int] = {}
         self._before: dict[str, tuple[int, int]] = {}
-        self._over = threading.Event()
-        self._beside: list[psutil.Process] = []
+        self._watch: HangWatch | None = None
         self.sampler = Sampler(tree=True)
 
     def __enter__(self) -> LoaderSession:
@@ -194,15 +176,13 @@ class LoaderSession(contextlib.AbstractContextManager):
             self.folder.mkdir(0o700)
             self.epochs.loader.take_over()
             if self.spans:
-                rings.prepare(self.folder)
-                self._ring = rings.now.ring = rings.Ring(self.folder)
-                self._ring.consume(-1)
+                shared_spans.prepare(self.folder)
+                self._spans = shared_spans.now.spans = shared_spans.ProcessSpans(self.folder)
+                self._spans.consume(-1)
                 self._wrapped.install()
-                rings.control(self._ring, True)
+                shared_spans.control(self._spans, True)
             if threading.current_thread() is threading.main_thread():
-                me = psutil.Process()
-                self._beside = [child for child in me.children() if not _may_be_a_worker(child, me)]
-                threading.Thread(target=self._watch, name="labkit watch", daemon=True).start()
+                self._watch = HangWatch(self.epochs, self.folder)
         except BaseException:
             self.__exit__()
             raise
@@ -211,7 +191,8 @@ class LoaderSession(contextlib.AbstractContextManager):
     def __exit__(self, *_: Any) -> None:
         """End the loader's iterator, put the originals back, and delete the files."""
         self.running = False
-        self._over.set()
+        if self._watch is not None:
+            self._watch.end()
         try:
             self.epochs.close()
             self.epochs.loader.give_back()
@@ -224,10 +205,10 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def _undo(self) -> None:
         self._wrapped.undo()
-        if self._ring is not None:
-            rings.control(self._ring, False)
-            self._ring.close()
-        self._ring = rings.now.ring = None
+        if self._spans is not None:
+            shared_spans.control(self._spans, False)
+            self._spans.close()
+        self._spans = shared_spans.now.spans = None
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def first(self) -> None:
@@ -238,20 +219,27 @@ class LoaderSession(contextlib.AbstractContextManager):
         children = [child.pid for child in psutil.Process().children(recursive=True)]
         self._computed = {pid: _computed_ns(pid) for pid in children}
         self._before = scheduled([os.getpid(), *children])
-        self.running, self._since_ns = True, rings.clock()
+        self.running, self._since_ns = True, shared_spans.clock()
 
     def stop(self, keep: Any = None) -> Trace:
         """End the window and return what all processes wrote since they began."""
-        self.running, now_ns = False, rings.clock()
-        rings.control(self._ring, False)  # or reading what was written would write
-        found = rings.read(self.folder)
-        clocks = scheduled(process.pid for process in found)
-        ran = {thread: ns - self._before.get(thread, (0, 0))[0] for thread, (ns, _) in clocks.items()}
+        self.running, now_ns = False, shared_spans.clock()
+        shared_spans.control(self._spans, False)  # or reading what was written would write
+        found = shared_spans.read(self.folder)
+        clocks = {
+            thread: tuple(max(0, now - past) for now, past in zip(times, self._before.get(thread, (0, 0)), strict=True))
+            for thread, times in scheduled(process.pid for process in found).items()
+        }
         at_work = sum(self._is_at_work(pid, now_ns) for pid in self._hidden(found))
         self.notes = list(self._notes(found, at_work))
         ready = had_core(sum(computed for computed, *_ in self.sampler.threads), self.sampler.queued_ns or 0)
-        window_ns, delivered = (self._since_ns, now_ns), self._ring.delivered
-        return to_trace(found, self.epochs.loader, delivered, self.warmup, window_ns, ran, ready, at_work)
+        window_ns, delivered = (self._since_ns, now_ns), self._spans.delivered
+        return to_trace(found, self.epochs.loader, delivered, self.warmup, window_ns, clocks, ready, at_work)
+
+    @property
+    def stopped(self) -> str | None:
+        """Why the consumer was interrupted: no process computed any more."""
+        return self._watch and self._watch.stopped
 
     @property
     def loader(self) -> LoaderFacts:
@@ -268,10 +256,10 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def failed(self, label: str, where: str, error: BaseException) -> RecordingError:
         """Return the error of a loader as that of a recording, in one sentence, and what its workers were doing."""
-        if self._ring is not None:
-            rings.control(self._ring, False)
-        found = rings.read(self.folder)
-        doing = [text for text, lives in open_spans(found, rings.clock()) if not lives]
+        if self._spans is not None:
+            shared_spans.control(self._spans, False)
+        found = shared_spans.read(self.folder)
+        doing = [text for text, lives in open_spans(found, shared_spans.clock()) if not lives]
         also = f"; {'; '.join(doing)}" if doing else ""
         return RecordingError(f"{label} failed at {where}: {self._sentence(error).rstrip('.')}{also}")
 
@@ -289,13 +277,13 @@ class LoaderSession(contextlib.AbstractContextManager):
             )
         return text
 
-    def _hidden(self, found: list[rings.Process]) -> list[int]:
+    def _hidden(self, found: list[shared_spans.Process]) -> list[int]:
         """Return the ids of processes that may work for the loader, but began earlier, so that they write no spans."""
         seen, me = {process.pid for process in found} | self.epochs.loader.set_aside, psutil.Process()
         hidden = []
         for child in me.children(recursive=True):
             with contextlib.suppress(psutil.Error):
-                if child.pid not in seen and _may_be_a_worker(child, me):
+                if child.pid not in seen and may_be_a_worker(child, me):
                     hidden.append(child.pid)
         return hidden
 
@@ -305,7 +293,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         rests = computed - self._computed.get(pid, 0) < _WAKES_NS + _WAKES * (now_ns - self._since_ns)
         return not (computed and rests)  # no system but Linux counts it
 
-    def _notes(self, found: list[rings.Process], hidden: int) -> Iterator[str]:
+    def _notes(self, found: list[shared_spans.Process], hidden: int) -> Iterator[str]:
         """Yield a sentence for what was not seen."""
         if hidden:
             noun, what = ("processes", "they do") if hidden > 1 else ("process", "it does")
@@ -319,63 +307,7 @@ class LoaderSession(contextlib.AbstractContextManager):
             if what:
                 yield f"loaders.known({name!r}) shows nothing: it is {what}; allowed: a function, or a method."
         if any(process.dropped for process in found):
-            yield f"a process kept its first {rings.SLOTS:,} spans only: record fewer steps."
-
-    def _watch(self) -> None:
-        """Interrupt a consumer that waits for processes that do nothing any more: forked processes may hang."""
-        taken, since = -1, time.monotonic()
-        first: tuple[float, ...] | None = None
-        while not self._over.wait(STOPPED_S / 4):
-            if self.epochs.taken != taken or not self.epochs.waits:
-                taken, since, first = self.epochs.taken, time.monotonic(), None
-                continue
-            now = self._activity()
-            if first is None:
-                first = last = now
-            computed, read, begun, received = (here - past for here, past in zip(now, last, strict=True))
-            last = now
-            reads = read > IDLE_BYTES * STOPPED_S / 4 or received > IDLE_NETWORK * STOPPED_S / 4
-            if computed > IDLE_SHARE * STOPPED_S / 4 or reads or begun > 0:
-                since, first = time.monotonic(), now
-            elif time.monotonic() - since >= STOPPED_S:
-                doing = "; ".join(text for text, _ in open_spans(rings.read(self.folder), rings.clock()))
-                forked = self.epochs.loader.facts.settings.get("start method") == "fork"
-                self.stopped = (
-                    f"no process computed for {STOPPED_S:.0f} s{f' ({doing})' if doing else ''}: all together took "
-                    f"{max(0.0, now[0] - first[0]):.2f} s of a core, and read {max(0, now[1] - first[1]):,} bytes."
-                ) + (
-                    " A library that had threads before the fork can hang in a forked worker: try "
-                    "multiprocessing_context='spawn'." if forked else ""
-                )  # fmt: skip
-                if not hasattr(signal, "pthread_kill"):  # Windows
-                    _thread.interrupt_main()
-                elif callable(signal.getsignal(signal.SIGINT)) and not self._over.is_set():
-                    signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait for a lock, too
-                return
-
-    def _activity(self) -> tuple[float, float, float, float]:
-        """Return the work so far, without the calling thread: seconds computed, bytes read, calls, bytes received.
-
-        It is the work of this process and of those that may work for the loader. Other programs that this process
-        started earlier, such as TensorBoard, are left out.
-        """
-        read, begun, me = 0, 0, psutil.Process()
-        children = me.children(recursive=True)  # first: what other programs begin meanwhile is no worker
-        beside = set(self._beside)
-        for other in self._beside:
-            with contextlib.suppress(psutil.Error):
-                beside.update(other.children(recursive=True))
-        # A fork server that ran before is no worker, but the processes that it forks are.
-        workers = [one for one in children if one not in beside or _may_be_a_worker(one, me)]
-        for one in (*workers, me):
-            with contextlib.suppress(psutil.Error, AttributeError):  # no system but Linux counts bytes
-                read += one.io_counters().read_chars
-        read -= _read_by_this_thread()
-        for process in rings.read(self.folder):
-            # Waits are not counted: a thread that only waits begins a new wait again and again.
-            works = [name for name, (_, category) in process.names.items() if not category.endswith("iterator")]
-            begun += int(np.isin(process.records["name"], works).sum())
-        return processor_seconds(workers) - time.thread_time(), read, begun, _received([*workers, me])
+            yield f"a process kept its first {shared_spans.SLOTS:,} spans only: record fewer steps."
 
     def discard(self) -> None:
         """End the window without a trace."""
@@ -383,49 +315,10 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def mark(self, what: str, step: int) -> Any:
         """Let spans of the consumer's thread belong to a step."""
-        if self._ring is not None:
-            self._ring.consume(step if self.running else -1)
+        if self._spans is not None:
+            self._spans.consume(step if self.running else -1)
         return contextlib.nullcontext()
 
 
 def _computed_ns(pid: int) -> int:
     return sum(ran for ran, _ in scheduled([pid]).values())
-
-
-def _received(processes: list[psutil.Process]) -> int:
-    """Return the bytes that the network brought, 0 where none of the processes is connected to another machine.
-
-    Only a process itself can ask what its sockets took, so they are the bytes of all programs.
-    """
-    for one in processes:
-        with contextlib.suppress(psutil.Error):
-            connections = getattr(one, "net_connections", None) or one.connections  # its name before psutil 6
-            away = [to.raddr.ip for to in connections() if to.status == psutil.CONN_ESTABLISHED and to.raddr]
-            if any(not ipaddress.ip_address(one.removeprefix("::ffff:")).is_loopback for one in away):
-                counters = psutil.net_io_counters(pernic=True, nowrap=False)
-                return sum(card.bytes_recv for name, card in counters.items() if not name.startswith("lo"))
-    return 0
-
-
-def _read_by_this_thread() -> int:
-    try:
-        return int(Path(f"/proc/self/task/{threading.get_native_id()}/io").read_text().split()[1])
-    except OSError:  # no system but Linux counts it
-        return 0
-
-
-def _may_be_a_worker(child: psutil.Process, me: psutil.Process) -> bool:
-    """Return whether a process works for Python: forked, it has its parent's command line, or its own names the way.
-
-    So it does with multiprocessing, and with joblib, which begins the workers that it keeps as a module of loky. Other
-    programs of this one, such as a card, a store or a board, load nothing for a pipeline.
-    """
-    try:
-        line, parent = child.cmdline(), child.ppid()
-    except psutil.Error:  # it has ended
-        return False
-    if "forkserver" in " ".join(line):
-        return parent != me.pid
-    if line == me.cmdline() or "--multiprocessing-fork" in line:
-        return True
-    return "-m" in line[:-1] and "loky" in line[line.index("-m") + 1].split(".")

@@ -23,9 +23,9 @@ from multiprocessing.reduction import ForkingPickler
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from labextras.loaders import frameworks, rings
+from labextras.loaders import frameworks, shared_spans
 from labextras.loaders import known_callables as known
-from labextras.loaders.rings import timed
+from labextras.loaders.shared_spans import timed
 from labkit.timeline.wording import ORDER
 
 
@@ -51,6 +51,22 @@ class Wrapped:
         old = owner.__code__ if body else vars(owner).get(name)
         self._undo.append((owner, name, old, body or name in vars(owner)))
         setattr(owner, name, value)
+
+    def around(self, owner: type, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Return a decorator: its function stands in for a method, which it gets as its first argument."""
+        was = inspect.getattr_static(owner, name)
+        of_class = isinstance(was, classmethod)
+        inner = was.__func__ if of_class else was
+
+        def decorate(new: Callable[..., Any]) -> Callable[..., Any]:
+            @functools.wraps(inner)
+            def method(*args: Any, **kwargs: Any) -> Any:
+                return new(inner, *args, **kwargs)
+
+            self.put(owner, name, classmethod(method) if of_class else method)
+            return new
+
+        return decorate
 
     def put_in_module(self, module: ModuleType, name: str, new: Any) -> None:
         """Set what a module holds, and what others have imported of it by its name."""
@@ -181,7 +197,7 @@ def _body(code: CodeType, callee: Callable[..., Any]) -> CodeType:
 
 
 def _timed(function: Callable[..., Any], entry: known.Known) -> Any:
-    """Return `rings.timed` of a function; of a generator or a coroutine, one whose steps are timed, each by itself."""
+    """Return a function that is timed; of a generator or a coroutine, one whose steps are timed, each by itself."""
     code = _YIELDS if inspect.isgeneratorfunction(function) else _AWAITS
     if code is _AWAITS and not inspect.iscoroutinefunction(function):
         return timed(function, entry.text, entry.category)
@@ -237,7 +253,7 @@ class _Finder:
 
         def exec_module(module: ModuleType) -> None:
             load(module)
-            if rings.now.ring is not None:
+            if shared_spans.now.spans is not None:
                 self._wrapped.imported(module)
 
         spec.loader.exec_module = exec_module  # of this one import; a loader is made for each
@@ -256,8 +272,7 @@ _open = io.open
 
 def _open_file(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **kwargs: Any) -> Any:
     """Open a file as `open` does; of one that is read as bytes, opening and reading are spans."""
-    ring = rings.now.ring
-    if ring is None or not ring.open or mode not in ("rb", "br") or isinstance(file, int):
+    if shared_spans.in_window() is None or mode not in ("rb", "br") or isinstance(file, int):
         return _open(file, mode, buffering, *args, **kwargs)
     # labkit itself reads /proc and /sys. `Path.open` passes on each argument that it was not given as None.
     if any(one is not None for one in (*args, *kwargs.values())) or str(file).startswith(("/proc/", "/sys/")):
@@ -285,9 +300,9 @@ class _Note:
 
 def _arrive(folder: str, started_ns: int, first: int, own: list[known.Known]) -> None:
     """Watch this process, which another one has started; without a recording any more, do nothing."""
-    if rings.now.ring is None:
+    if shared_spans.now.spans is None:
         with contextlib.suppress(OSError):
-            rings.now.ring = rings.Ring(folder, started_ns, first)
+            shared_spans.now.spans = shared_spans.ProcessSpans(folder, started_ns, first)
             known.replace_own(own)
             Wrapped().install()
 
@@ -296,12 +311,12 @@ def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
     """Return `start` of a process with a span, and with the note that the process takes along."""
 
     def start_with_note(self: Any) -> Any:
-        ring = rings.now.ring
-        if ring is None or not ring.open:
+        spans = shared_spans.in_window()
+        if spans is None:
             return start(self)
-        self._labkit_note = _Note(str(ring.folder), rings.clock(), ring.first)
+        self._labkit_note = _Note(str(spans.folder), shared_spans.clock(), spans.first)
         try:
-            with rings.span(ORDER, "other"):
+            with shared_spans.span(ORDER, "other"):
                 return start(self)
         finally:
             del self._labkit_note

@@ -128,12 +128,22 @@ def _wanted_ns(run: Run) -> float:
 
 def _measured(run: Run, window_ns: int) -> dict[str, Effort]:
     """Return efforts where the processor time of each span is known."""
-    ready, found = had_core(computed(run), queued(run)), {}
+    found = {}
     for name, one in run.op_times.items():
         if one.open_ns >= OPEN * window_ns:
             share = one.computed_ns / one.open_ns
-            found[short_op(name)] = Effort(share, min(1.0, share / ready), one.computed_ns / window_ns)
+            found[short_op(name)] = Effort(share, wanted(share, one.open_ns, run), one.computed_ns / window_ns)
     return found
+
+
+def wanted(share: float, open_ns: int, run: Run) -> float:
+    """Return the share of its time in which an op computed or was ready to, at most, of that in which it computed.
+
+    Threads that were ready but had no core would have computed, the more of them the fewer cores there were. And no op
+    was ready for longer than all threads were: one that wakes now and then still waits.
+    """
+    ran, lacked = computed(run), queued(run)
+    return min(1.0, share * (ran + lacked) / ran, share + lacked / max(1, open_ns)) if ran else share
 
 
 def had_core(computed_ns: float, queued_ns: float) -> float:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
-from labkit.timeline.causes.effort import computed, had_core, queued
+from labkit.timeline.causes.effort import computed, queued, wanted
 from labkit.timeline.causes.per_gap import CORE, GIL
 from labkit.timeline.causes.thresholds import ASKS, INTERPRETER_FULL, ONE_BY_ONE, ONE_CORE, QUEUED, TAKES_TURNS
 from labkit.timeline.intervals import union_of
@@ -117,14 +117,13 @@ class WorkerWaits:
         op, and they were recorded when they asked for the interpreter.
         """
         crowded = queued(self.run) >= QUEUED * self.trains.window_ns
-        ready = had_core(computed(self.run), queued(self.run)) if crowded else 1.0
         several = self.asks and self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and not self.lacks_cores
         turns = several and TAKES_TURNS <= self._processes_ns / self._works_ns <= ONE_CORE
         found = {}
         for name, one in self.run.op_times.items():
             share = self._all_of_it * one.computed_ns / max(1, one.open_ns)
-            wanted = min(1.0, share / ready)
-            found[name] = {CORE: wanted - share}
+            ready = wanted(share, one.open_ns, self.run) if crowded else share
+            found[name] = {CORE: ready - share}
             if turns and share * self.at_once >= INTERPRETER_FULL:
-                found[name][GIL] = 1 - wanted
+                found[name][GIL] = 1 - ready
         return found

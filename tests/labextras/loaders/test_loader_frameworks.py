@@ -11,17 +11,18 @@ import re
 import tempfile
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import photos_on_disk as disk
 import psutil
 import pytest
+from crowd import starved
 from PIL import Image
-from repeats import again
 from tqdm import tqdm
 
 import labkit
-from labextras.loaders import described
+from labextras.loaders import loader_facts
 from labkit.recording.recorder import RecordingError
 
 pytestmark = pytest.mark.loaders
@@ -65,9 +66,7 @@ TORCH = {
     "in the consumer's thread": {"workers": 0},
     "fork": {},
     "spawn": {"multiprocessing_context": "spawn"},
-    "forkserver": {"multiprocessing_context": "forkserver"},
     "persistent": {"persistent_workers": True},
-    "four, far ahead": {"workers": 4, "prefetch_factor": 4},
     "any order": {"in_order": False},
 }
 
@@ -88,21 +87,6 @@ def test_every_worker_of_pytorch_is_a_lane_with_its_work_and_its_steps(paths, na
         collated = [span.step for span in trace if span.name == "collate" and span.step >= 0]
         assert len(set(collated)) == len(collated), "a step is collated once"
         assert set(collated) >= set(range(18, 20)) or name == "any order", collated
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_pin_memory_is_written_down_with_and_without_workers(paths, workers):
-    loader = torch_loader(disk.Photos(paths), workers, pin_memory=True)
-    assert described.Loader(loader).facts.settings["pin_memory"] == "True"
-
-
-def test_a_loader_in_a_progress_bar_is_that_loader(paths):
-    bar = tqdm(torch_loader(disk.Photos(paths * 4)), disable=True)
-    trace = labkit.record(bar, STEP, steps=6)
-    assert str(trace.run.loader).startswith("PyTorch DataLoader, workers 2")
-    assert "PIL decode" in names_in(trace, "worker 0")
-    assert "next of DataLoader" in names_in(trace, "in the consumer's thread")
-    assert described.Loader(tqdm(total=3, disable=True)).facts.kind == "tqdm", "nothing is in it"
 
 
 class SlowOrder:
@@ -127,22 +111,18 @@ class SlowOrder:
             yield from [numbers] if self.by_batch else numbers
 
 
-@pytest.mark.parametrize("workers", [0, 2])
-@pytest.mark.parametrize("how", [{}, {"by_batch": True}, {"at_once": True}])
+@pytest.mark.parametrize(("workers", "how"), [(0, {}), (2, {"by_batch": True}), (2, {"at_once": True})])
 def test_a_slow_sampler_is_named_whatever_the_number_of_workers(workers, how):
     from torch.utils.data import DataLoader
 
     order = SlowOrder(24 if how.get("at_once") else 400, **how)
     sampler = {"batch_sampler": order} if order.by_batch else {"sampler": order, "batch_size": disk.BATCH}
     dataset = [(np.zeros((4, 4, 3), np.uint8), number) for number in range(400)]
-    loader = DataLoader(dataset, num_workers=workers, **sampler)
+    trace = labkit.record(DataLoader(dataset, num_workers=workers, **sampler), STEP, steps=8)
+    stalls = labkit.Timeline(trace).stalls
     # On a busy machine, the first workers may take longer to end, or the next ones to start, than the sampler takes.
-    for _ in again(3):
-        stalls = labkit.Timeline(labkit.record(loader, STEP, steps=8)).stalls
-        if stalls.blame == "sampler SlowOrder":
-            break
-        assert stalls.cause == "start", "what a busy machine draws out, and nothing else"
-    assert stalls.blame == "sampler SlowOrder", stalls.shares
+    drawn_out = starved(trace) and stalls.cause == "start"
+    assert stalls.blame == "sampler SlowOrder" or drawn_out, stalls.shares
 
 
 def test_a_stream_is_seen_in_each_worker(paths):
@@ -194,32 +174,6 @@ def test_waveforms_of_unequal_length_are_as_many_samples(form):
     assert trace.run.images == 2 * disk.BATCH
 
 
-def test_the_datasets_inside_a_dataset_are_seen(paths):
-    from torch.utils.data import ConcatDataset, Subset
-
-    dataset = ConcatDataset([Subset(disk.Photos(paths), range(40)), disk.Photos(paths[40:])])
-    trace = labkit.record(torch_loader(dataset), STEP, steps=6)
-    assert names_in(trace, "worker") >= {"ConcatDataset.__getitem__", "Photos.__getitem__"}
-
-
-class Resized(disk.Photos):
-    """A dataset that resizes with PyTorch's own function, as one without torchvision does."""
-
-    def __getitem__(self, index):
-        import torch
-
-        image, label = super().__getitem__(index)
-        image = torch.tensor(image).permute(2, 0, 1)[None]
-        return torch.nn.functional.interpolate(image, (32, 32), mode="bilinear", antialias=True)[0].flip(-1), label
-
-
-@pytest.mark.parametrize("workers", [0, 2])
-def test_the_resize_of_pytorch_is_seen_as_one(paths, workers):
-    trace = labkit.record(torch_loader(Resized(paths), workers), STEP, steps=6)
-    assert {span.category for span in trace if span.name == "torch interpolate"} == {"resize"}
-    assert trace.run.work.components[0].shape == (3, 32, 32)
-
-
 def test_a_dataset_without_a_loader_is_named_with_what_makes_batches_of_it(paths):
     import torch.utils.data
 
@@ -244,9 +198,12 @@ class Inherits(disk.Photos):
     datasets = np.arange(3)
 
 
-def test_an_inherited_method_is_seen_and_a_property_of_the_readers_is_left_alone(paths):
-    trace = labkit.record(torch_loader(Inherits(paths * 2)), STEP, steps=6)
-    assert names_in(trace, "worker") >= {"Inherits.__getitem__", "PIL decode"}
+def test_an_inherited_method_inside_a_dataset_is_seen_and_a_property_of_the_readers_is_left_alone(paths):
+    from torch.utils.data import ConcatDataset, Subset
+
+    dataset = ConcatDataset([Subset(Inherits(paths), range(40)), Inherits(paths[40:])])
+    trace = labkit.record(torch_loader(dataset), STEP, steps=6)
+    assert names_in(trace, "worker") >= {"ConcatDataset.__getitem__", "Inherits.__getitem__", "PIL decode"}
     assert "Photos.__getitem__" not in names_in(trace, "worker")
 
 
@@ -294,12 +251,6 @@ def test_workers_know_for_which_step_they_work_whenever_a_loader_inside_begins_a
     assert all(span.start_ns < waits[span.step] for span in trace if span.name == "collate" and span.step >= 0)
 
 
-def test_batches_in_any_order_have_no_step_whatever_is_around_the_loader():
-    bar = tqdm(torch_loader(photos_of(400), in_order=False), disable=True)
-    trace = labkit.record(bar, STEP, steps=8)
-    assert {span.step for span in trace if span.name == "collate"} == {-1}
-
-
 def connect(worker):
     time.sleep(0.4)
 
@@ -331,19 +282,6 @@ def test_what_a_worker_does_before_its_first_batch_is_its_start(kind, settings, 
     assert stalls.unexplained < 0.2
 
 
-def test_a_loader_keeps_the_workers_that_it_had(paths):
-    loader = torch_loader(disk.Photos(paths[:24]), persistent_workers=True)
-    assert len(list(loader)) == 3
-    iterator, pids = loader._iterator, {worker.pid for worker in loader._iterator._workers}
-    trace = labkit.record(loader, STEP, steps=4)
-    assert "PIL decode" in trace.run.op_times
-    assert "began before" not in (trace.run.profiler.note or ""), "those that rest hide nothing"
-    assert loader._iterator is iterator
-    assert {worker.pid for worker in iterator._workers} == pids
-    assert len(list(loader)) == 3, "they still work"
-    loader._iterator._shutdown_workers()
-
-
 class Around:
     """A class of a reader's around a loader."""
 
@@ -354,28 +292,31 @@ class Around:
         return iter(self.loader)
 
 
-@pytest.mark.parametrize("around", [Around, functools.partial(tqdm, disable=True)])
-def test_workers_that_a_loader_inside_keeps_are_seen_each_time(paths, around):
+@pytest.mark.parametrize("around", [lambda loader: loader, Around, functools.partial(tqdm, disable=True)])
+def test_a_loader_keeps_the_workers_that_it_had_and_new_ones_are_seen_each_time(paths, around):
     loader = torch_loader(disk.Photos(paths), persistent_workers=True)
     assert len(list(loader)) == 12
-    kept = loader._iterator
+    kept, pids = loader._iterator, {worker.pid for worker in loader._iterator._workers}
     for _ in range(2):
         trace = labkit.record(around(loader), STEP, steps=4)
         assert "PIL decode" in names_in(trace, "worker")
-        assert trace.run.loader.hidden == 0
+        assert trace.run.loader.hidden == 0, "those that rest hide nothing"
     assert loader._iterator is kept
-    loader._iterator._shutdown_workers()
+    assert {worker.pid for worker in kept._workers} == pids
+    assert len(list(loader)) == 12, "they still work"
+    kept._shutdown_workers()
 
 
-def through(loader):
-    yield from loader
-
-
-@pytest.mark.parametrize(("around", "name"), [(Around, "Around"), (through, "generator")])
+@pytest.mark.parametrize(
+    ("around", "name"),
+    [(Around, "Around"), (lambda loader: (batch for batch in loader), "generator"), (tqdm, "DataLoader")],
+)
 def test_a_class_around_a_loader_has_its_words_and_settings(around, name):
-    loader = torch_loader(photos_of(disk.BATCH), multiprocessing_context="fork")
-    facts = described.Loader(around(loader)).facts
+    """A progress bar has the name of what is in it, too."""
+    loader = torch_loader(photos_of(disk.BATCH), multiprocessing_context="fork", pin_memory=True)
+    facts = loader_facts.Loader(around(loader)).facts
     assert str(facts).startswith(f"PyTorch {name}, workers 2, start method fork")
+    assert facts.settings["pin_memory"] == "True"
 
 
 class Endless:
@@ -415,7 +356,7 @@ def test_an_error_in_a_worker_is_one_sentence(paths, workers):
     assert "PIL decode" in labkit.Timeline(caught.value.trace).names
 
 
-@pytest.mark.parametrize("number", [pytest.param(n, marks=[pytest.mark.long] if n > 2 else []) for n in range(20)])
+@pytest.mark.parametrize("number", [0, 9, 19])
 def test_a_worker_that_is_killed_keeps_its_spans_and_says_what_it_did(paths, number):
     # In the batches of steps 5 to 7: at any speed, the window is open then, and not over. The first photo of step 5 is
     # left out: what its worker loaded before may have been ready when the window opened.
@@ -433,23 +374,14 @@ def test_a_dataset_that_cannot_be_pickled_is_named(recwarn):
 
 
 def test_a_worker_that_hangs_after_the_fork_is_named(paths, monkeypatch):
-    from labextras.loaders import session
+    from labextras.loaders import hanging_loader
 
-    monkeypatch.setattr(session, "STOPPED_S", 3.0)
+    monkeypatch.setattr(hanging_loader, "STOPPED_S", 3.0)
     loader = torch_loader(disk.Photos(paths, at=50, does="hang"))
     with pytest.raises(
         RecordingError, match=r"no process computed .*Photos.__getitem__.*multiprocessing_context='spawn'"
     ):
         labkit.record(loader, STEP, steps=8)
-
-
-@pytest.mark.parametrize("batch_size", [None, 8])
-def test_what_is_empty_or_no_batch_is_refused(paths, batch_size):
-    from torch.utils.data import DataLoader
-
-    dataset, says = ([], "is empty") if batch_size else (disk.Photos(paths), "one image of 64×64×3 with its label")
-    with pytest.raises(ValueError, match=says):
-        labkit.record(DataLoader(dataset, batch_size=batch_size), STEP, steps=2)
 
 
 # -- Grain
@@ -479,18 +411,6 @@ def test_a_function_that_a_step_of_grain_keeps_can_still_be_sent(paths, processe
     names = names_in(trace, "worker" if processes else "thread grain-prefetch")
     assert names >= {"PIL decode", "Keeps"}
     assert not [name for name in names if "0x" in name], "an address is no name"
-
-
-@pytest.mark.long
-def test_a_process_of_grain_starts_until_its_first_step(paths):
-    import grain
-
-    once = grain.MapDataset.source(disk.Source(paths[: 2 * disk.BATCH])).map(disk.load).to_iter_dataset()
-    loader = once.batch(disk.BATCH).mp_prefetch(grain.MultiprocessingOptions(num_workers=1))
-    trace = labkit.record(loader, STEP, steps=3, warmup=1)
-    start = next(span for span in trace if span.name == "a worker process starts")
-    steps = [span.start_ns for span in trace if span.thread == start.thread and span.name.startswith("Grain ")]
-    assert min(abs(start.start_ns + start.duration_ns - step) for step in steps) < 1000
 
 
 @pytest.mark.parametrize("processes", [0, 2])
@@ -529,12 +449,6 @@ def test_the_older_data_loader_of_grain_is_recorded_too(paths):
     assert str(trace.run.loader).startswith("Grain DataLoader")
 
 
-def test_an_error_in_a_process_of_grain_is_one_sentence(paths):
-    with pytest.raises(RecordingError, match="base must be") as caught:
-        labkit.record(grain_loader(paths, processes=1, function=functools.partial(int, base=99)), STEP, steps=4)
-    assert "\n" not in str(caught.value)
-
-
 # -- DALI
 
 
@@ -560,16 +474,8 @@ def test_dali_is_work_that_its_threads_do(paths):
     assert first.labels.digest == second.labels.digest
 
 
-class OnADevice:
-    """A list of DALI as one is that is on a GPU, which can only be copied to the processor."""
-
-    def __init__(self, part):
-        self.as_cpu = lambda: part
-
-
-@pytest.mark.parametrize("device", [False, True])
 @pytest.mark.parametrize("size", [None, 64])
-def test_a_pipeline_of_dali_is_any_class_of_them_with_photos_of_any_size_on_any_device(tmp_path, size, device):
+def test_a_pipeline_of_dali_is_any_class_of_them_with_photos_of_any_size_on_any_device(tmp_path, size):
     from nvidia.dali import Pipeline, fn
 
     files = []
@@ -584,8 +490,8 @@ def test_a_pipeline_of_dali_is_any_class_of_them_with_photos_of_any_size_on_any_
             return (fn.resize(photos, size=(size, size)) if size else photos), labels
 
         def run(self):
-            made = super().run()
-            return tuple(map(OnADevice, made)) if device else made
+            """Return lists of DALI as on a GPU, which can only be copied to the processor."""
+            return tuple(SimpleNamespace(as_cpu=lambda part=part: part) for part in super().run())
 
     trace = labkit.record(Train(disk.BATCH, 2, None), STEP, steps=4)
     assert trace.run.batch_size == disk.BATCH

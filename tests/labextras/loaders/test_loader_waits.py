@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from repeats import again
+from crowd import starved
 
 import labkit
 from labkit.recording.recorder import RecordingError
+from labkit.timeline.causes.thresholds import LEAST
 
-TRIES = 4
 PHOTO = np.zeros((64, 64, 3), np.uint8)
 
 
@@ -119,33 +119,27 @@ def recorded(loader, step_ms=5, steps=10):
     ("loader", "cause"),
     [
         (lambda: OneAhead(sleeps), "queue empty"),  # nothing of its producer is seen
-        (lambda: OneAhead(sleeps_and_stacks), "queue empty"),  # and here that it rests for most of the time
-        (lambda: OneAhead(sleeps, kind="SimpleQueue"), "queue empty"),  # which C code made
+        (lambda: OneAhead(sleeps_and_stacks, kind="SimpleQueue"), "queue empty"),  # here that it rests, in a queue of C
         (Orders, "queue full"),
     ],
 )
 def test_a_queue_of_which_nobody_is_seen_at_the_other_end_is_what_the_gaps_wait_for(loader, cause):
-    for _ in again(TRIES):
-        timeline = recorded(loader())
-        shares = dict(timeline.stalls.shares)
-        del shares["framework"]  # on a machine with much to do, batches are handed over late
-        longest = max(shares, key=shares.get)
-        assert longest in (cause, "unknown"), shares  # a machine with much to do may hide a cause, never name another
-        if longest == cause:
-            break
-    assert longest == cause, shares
-    assert timeline.stalls.cause is None
-    longest = max(timeline.causes, key=lambda one: one.parts.get(cause, 0))
-    assert longest.kind == cause
-    assert "queue" in str(longest)
+    timeline = recorded(loader())
+    shares = timeline.stalls.shares
+    assert timeline.stalls.cause is None, shares
+    # Where threads hardly have a core, batches are handed over late, and a cause may be hidden: no other one is named.
+    others = {"framework", "unknown"} | ({"core wait"} if starved(timeline.trace) else set())
+    named = {name for name, share in shares.items() if share >= LEAST and name not in others}
+    assert named == {cause} or (starved(timeline.trace) and not named), shares
+    if named:
+        longest = max(timeline.causes, key=lambda one: one.parts.get(cause, 0))
+        assert longest.kind == cause
+        assert "queue" in str(longest)
 
 
 def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
-    for _ in again(TRIES):
-        timeline = recorded(OneAhead(lambda: np.stack([np.zeros((1024, 1024, 3), np.uint8)] * 16)), step_ms=1)
-        shares = timeline.stalls.shares
-        if timeline.stalls.cause == "batch" and shares.get("queue empty", 0) < shares["batch"]:
-            break
+    timeline = recorded(OneAhead(lambda: np.stack([np.zeros((1024, 1024, 3), np.uint8)] * 16)), step_ms=1)
+    shares = timeline.stalls.shares
     assert timeline.stalls.cause == "batch", shares
     assert timeline.stalls.blame == "numpy.concatenate"  # of which NumPy makes a stack
     assert shares.get("queue empty", 0) < shares["batch"]
@@ -153,27 +147,24 @@ def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
 
 def test_a_queue_that_is_always_full_keeps_nobody_waiting():
     """To take a batch lasts some milliseconds where another thread has the interpreter, however many are there."""
-    for _ in again(TRIES):
-        timeline = recorded(OneAhead(stacks, length=16), step_ms=40, steps=5)
-        waits = sum(timeline.stalls.shares[cause] for cause in ("queue empty", "queue full"))
-        if waits < 0.1 and timeline.stalls.cause is None:
-            break
-    assert waits < 0.1, timeline.stalls.shares
+    timeline = recorded(OneAhead(stacks, length=16), step_ms=100, steps=5)
+    assert sum(timeline.stalls.shares[cause] for cause in ("queue empty", "queue full")) < 0.1, timeline.stalls.shares
     assert timeline.stalls.cause is None
 
 
 @pytest.mark.alone
 def test_threads_of_pure_python_wait_for_the_interpreter():
     """Of four that take turns, three wait; where other programs hold cores, they wait for these first."""
-    for _ in again(TRIES):
-        timeline = recorded(Pooled(compute), steps=8)
-        shares = timeline.stalls.shares
-        if shares["GIL wait"] > shares["prep"]:
-            break
-    assert shares["GIL wait"] > shares["prep"], (shares, timeline.run.host.others)
+    timeline = recorded(Pooled(compute), steps=8)
+    shares, advice = timeline.stalls.shares, timeline.stalls.advice
     assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", "compute")
-    assert "processes in place of threads" in timeline.stalls.advice
-    assert any("waiting for the interpreter (GIL), compute in thread" in str(one) for one in timeline.causes)
+    if starved(timeline.trace):
+        assert shares["core wait"] > 0.1, shares
+        assert advice.startswith(("nothing yet: ", "processes in place of threads")), advice
+    else:
+        assert shares["GIL wait"] > shares["prep"], (shares, timeline.run.host.others)
+        assert "processes in place of threads" in advice
+        assert any("waiting for the interpreter (GIL), compute in thread" in str(one) for one in timeline.causes)
 
 
 def test_threads_that_sleep_do_not_wait_for_the_interpreter():

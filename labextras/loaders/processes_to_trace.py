@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from labextras.loaders.described import Loader
-from labextras.loaders.rings import EPOCH, Process
+from labextras.loaders.loader_facts import Loader
+from labextras.loaders.shared_spans import EPOCH, Process
 from labkit.timeline.lanes import GET, PUT, RESTS, WORK
 from labkit.timeline.run import OpTime, Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
@@ -21,7 +20,7 @@ from labkit.timeline.wording import WITH_CONSUMER, WORKER
 #: How the category of code ends that may only wait for others.
 WAITING = ":iterator"
 
-#: A span of code that blocks now and then is work where the thread computed for at least this share of it.
+#: A span of code that blocks now and then is work where the thread computed, or was ready to, for this share of it.
 COMPUTED = 0.4
 
 #: Library threads that only hand over would be a lane each; a thread is left out where nothing of it is work.
@@ -34,7 +33,7 @@ def to_trace(
     delivered: Mapping[int, int],
     warmup: int,
     window_ns: tuple[int, int],
-    ran: Mapping[str, int],
+    clocks: Mapping[str, tuple[int, int]],
     ready: float,
     hidden: int = 0,
 ) -> Trace:
@@ -43,18 +42,18 @@ def to_trace(
     Parameters
     ----------
     processes : sequence of Process
-        What `labextras.loaders.rings.read` found.
+        What `labextras.loaders.shared_spans.read` found.
     loader : Loader
     delivered : mapping of int to int
-        See `labextras.loaders.rings.Ring`.
+        See `labextras.loaders.shared_spans.ProcessSpans`.
     warmup : int
         Steps before the window: so much smaller are the numbers of its steps.
     window_ns : (int, int)
         When the window began, from where on the times of ops count, and its end, which is that of spans that are open.
-    ran : mapping of str to int
-        For threads by their numbers in the system, how long they had a core in the window, in ns.
+    clocks : mapping of str to (int, int)
+        For threads by their numbers in the system, how long they had a core in the window, and waited for one, in ns.
     ready : float
-        Share of the time in which threads that wanted a core had one.
+        Share of the time in which threads that wanted a core had one, for threads that are not in `clocks`.
     hidden : int
         Processes that may work for the loader, and write nothing.
 
@@ -78,8 +77,9 @@ def to_trace(
         end = _ends(process, now_ns)
         # Of a span that was open when the window began, the share inside it counts.
         inside = np.clip((end - since_ns) / np.maximum(end - records["start"], 1), 0, 1)
-        own_ns, own_cpu, parent, unknown = _own(process, end, inside, ran)
-        category, name = _categories(process, own_ns, own_cpu, 0.0 if alone else COMPUTED * ready)
+        own_ns, own_cpu, parent, unknown = _own(process, end, inside, clocks)
+        least = 0.0 if alone else COMPUTED * _had_core(process, clocks, ready)
+        category, name = _categories(process, own_cpu >= least * np.maximum(own_ns, 1))
         step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
         # A batch has a number of its own; which step it was for is known once it has been delivered.
         found, which = np.unique(step, return_inverse=True)
@@ -108,9 +108,8 @@ def to_trace(
         for i in np.unique(name[works]).tolist():
             which = works & (name == i)
             total = times[process.names[i][0]]
-            total[0] += int((own_ns * inside)[which].sum())
-            total[1] += int((own_cpu * inside)[which].sum())
-            total[2] += int((own_ns * inside)[which & unknown].sum())
+            for place, some in enumerate((own_ns * inside, own_cpu * inside, own_ns * inside * unknown)):
+                total[place] += int(some[which].sum())
     columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
     run = Run(
         "measured",
@@ -125,10 +124,7 @@ def to_trace(
 
 def _works_beside(process: Process, me: int) -> bool:
     """Tell whether a process works in another thread than the consumer's: where none does, the consumer does all."""
-    kinds = {number: category.partition(":")[0] for number, (_, category) in process.names.items()}
-    works = [
-        number for number, kind in kinds.items() if kind in WORK and not process.names[number][1].endswith(WAITING)
-    ]
+    works = [i for i, (_, kind) in process.names.items() if kind in WORK]
     main = [number for number, facts in process.threads.items() if facts["main"]] if process.pid == me else []
     records = process.records
     return bool((np.isin(records["name"], works) & ~np.isin(records["thread"], main)).any())
@@ -138,27 +134,34 @@ def _ends(process: Process, now_ns: int) -> np.ndarray:
     """Return the end of each span: of one that is open, now, or the last sign of life of a process that has gone."""
     records = process.records
     ends = records["start"] + np.maximum(records["duration"], 0)
-    last = now_ns if _is_running(process.pid) else int(ends.max(initial=process.began_ns))
-    return np.where(records["duration"] < 0, np.maximum(last, records["start"]), records["start"] + records["duration"])
+    return np.where(records["duration"] < 0, np.maximum(_last(process, now_ns), records["start"]), ends)
 
 
-def _is_running(pid: int) -> bool:
+def _last(process: Process, now_ns: int) -> int:
+    """Return the last sign of life of a process: now, where it still runs."""
+    records = process.records
+    ends = records["start"] + np.maximum(records["duration"], 0)
+    return int(ends.max(initial=process.began_ns)) if _has_ended(process.pid) else now_ns
+
+
+def _has_ended(pid: int) -> bool:
+    """Tell whether a process has ended, whether its parent has waited for it (else it is a zombie) or not."""
     import psutil
 
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     except psutil.Error:
-        return False
+        return True
 
 
 def _own(
-    process: Process, end: np.ndarray, inside: np.ndarray, ran: Mapping[str, int]
+    process: Process, end: np.ndarray, inside: np.ndarray, clocks: Mapping[str, tuple[int, int]]
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the time of each span without those inside it, on the clock and of the processor.
 
     And which span each is in, -1 for none; and of whom the processor time is not known: it is 0 there.
     """
-    records, length, cpu = process.records, end - process.records["start"], _cpu(process.records, end)
+    records, length, cpu = process.records, end - process.records["start"], process.records["cpu"].copy()
     stacks: dict[int, list[int]] = defaultdict(list)
     stops, outer = end.tolist(), np.full(len(records), -1)
     for i, (start, thread) in enumerate(zip(records["start"].tolist(), records["thread"].tolist(), strict=True)):
@@ -168,7 +171,7 @@ def _own(
         if stack:
             outer[i] = stack[-1]
         stack.append(i)
-    _share_out(process, length, inside, cpu, outer < 0, ran)
+    _share_out(process, length, inside, cpu, outer < 0, clocks)
     unknown = cpu < 0
     cpu[unknown] = 0
     less_ns, less_cpu, inner = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64), outer >= 0
@@ -183,63 +186,69 @@ def _share_out(
     inside: np.ndarray,
     cpu: np.ndarray,
     outermost: np.ndarray,
-    ran: Mapping[str, int],
+    clocks: Mapping[str, tuple[int, int]],
 ) -> None:
     """Give open spans what their thread computed beside all that was closed; what may wait for others waits."""
     records, is_open = process.records, process.records["duration"] < 0
     waits = np.isin(records["name"], [i for i, (_, kind) in process.names.items() if kind.endswith("iterator")])
     cpu[is_open & waits] = 0
     for number in np.unique(records["thread"][is_open & ~waits]).tolist():
-        computed = ran.get(str(process.threads.get(number, {}).get("native")))
-        if computed is not None:
+        if (clock := _clock(process, number, clocks)) is not None:
             mine = records["thread"] == number
             closed = (np.maximum(cpu, 0) * inside)[mine & outermost & ~is_open].sum()
             time = (length * inside)[mine & outermost & is_open].sum()
-            share = min(1, max(0, computed - closed) / max(1, time))
+            share = min(1, max(0, clock[0] - closed) / max(1, time))
             cpu[mine & is_open & ~waits] = length[mine & is_open & ~waits] * share
 
 
-def _cpu(records: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the processor time of each span: where nobody asked, the share of those of its name that were asked.
+def _clock(process: Process, number: int, clocks: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """Return how long a thread had a core in the window, and waited for one; None where nobody knows."""
+    return clocks.get(str(process.threads.get(number, {}).get("native")))
 
-    The first call of a name is always asked, and is often another one than those that follow: it imports, or opens.
-    Where no call that was asked has ended, it is -1: nobody knows.
+
+def _had_core(process: Process, clocks: Mapping[str, tuple[int, int]], ready: float) -> np.ndarray:
+    """Return for each span the share of the time in which its thread had a core when it wanted one.
+
+    A thread of its own measure: one that wakes for a moment on a busy machine is queued for most of it, and still
+    waits; its neighbours that compute say nothing about it.
     """
-    cpu, length = records["cpu"].copy(), end - records["start"]
-    uncounted = cpu < 0
-    for name in np.unique(records["name"][uncounted]).tolist():
-        same = records["name"] == name
-        asked, others = np.flatnonzero(same & ~uncounted), same & uncounted
-        asked = asked[1:] if len(asked) > 1 else asked
-        if len(asked):
-            cpu[others] = length[others] * (cpu[asked].sum() / max(1, length[asked].sum()))
-    return cpu
+    found = np.full(len(process.records), ready)
+    for number in np.unique(process.records["thread"]).tolist():
+        computed, queued = _clock(process, number, clocks) or (0, 0)
+        if computed:
+            found[process.records["thread"] == number] = computed / (computed + queued)
+    return found
 
 
-def _categories(
-    process: Process, own_ns: np.ndarray, own_cpu: np.ndarray, least: float
-) -> tuple[np.ndarray, np.ndarray]:
+def _categories(process: Process, computes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the category of each span, and the number of its name."""
     name = process.records["name"].astype(np.int64)
     first, other = np.zeros(len(name), np.int64), np.zeros(len(name), np.int64)
     for i in np.unique(name).tolist():
         one, _, second = process.names.get(i, ("", "other"))[1].partition(":")
         first[name == i], other[name == i] = CATEGORIES.index(one), CATEGORIES.index(second or one)
-    computed = own_cpu >= least * np.maximum(own_ns, 1)
-    return np.where(computed, first, other), name
+    return np.where(computes, first, other), name
+
+
+def _places(lives: Iterable[tuple[int, int]]) -> list[int]:
+    """Return a place for each life, from a start to an end, in the order of their starts: the first that is free.
+
+    >>> _places([(0, 5), (2, 3), (4, 9), (5, 6)])
+    [0, 1, 1, 0]
+    """
+    ends: list[int] = []
+    found = []
+    for start, end in lives:
+        place = next((i for i, last in enumerate(ends) if last <= start), len(ends))
+        ends[place : place + 1] = [end]
+        found.append(place)
+    return found
 
 
 def _numbers(workers: Sequence[Process], now_ns: int) -> dict[int, int]:
     """Give each worker process a number: one that begins when another one has ended takes its place."""
-    ends: list[int] = []
-    found = {}
-    for process in workers:
-        last = now_ns if _is_running(process.pid) else int(_ends(process, now_ns).max(initial=process.began_ns))
-        free = [i for i, end in enumerate(ends) if end <= process.started_ns]
-        place = free[0] if free else len(ends)
-        ends[place : place + 1] = [last]
-        found[process.pid] = place
-    return found
+    places = _places((process.started_ns, _last(process, now_ns)) for process in workers)
+    return {process.pid: place for process, place in zip(workers, places, strict=True)}
 
 
 def _called(process: Process, end: np.ndarray) -> dict[int, str]:
@@ -247,21 +256,19 @@ def _called(process: Process, end: np.ndarray) -> dict[int, str]:
 
     A pool that is made for each batch has threads of new numbers each time, and is as busy as one that lives on.
     """
-    places: dict[str, list[list[Any]]] = defaultdict(list)
-    found = {}
+    kinds: dict[str, list[tuple[int, str]]] = defaultdict(list)
     numbers, first_rows, thread_of = np.unique(process.records["thread"], return_index=True, return_inverse=True)
-    ends = np.zeros(len(numbers), np.int64)
+    starts, ends = process.records["start"][first_rows], np.zeros(len(numbers), np.int64)
     np.maximum.at(ends, thread_of, end)
     for i in np.argsort(first_rows).tolist():  # the records are in the order of their starts
-        number = int(numbers[i])
-        called = process.threads.get(number, {"called": "a thread"})["called"].replace("QueueFeederThread", "sends")
-        first, last = process.records["start"][first_rows[i]], ends[i]
-        kind = places[re.sub(r"\d+", "", called)]
-        place = next((one for one in kind if one[0] <= first), None)
-        if place is None:
-            place = [last, called]
-            kind.append(place)
-        place[0], found[number] = last, place[1]
+        called = process.threads.get(int(numbers[i]), {"called": "a thread"})["called"]
+        called = called.replace("QueueFeederThread", "sends")
+        kinds[re.sub(r"\d+", "", called)].append((i, called))
+    found = {}
+    for those in kinds.values():
+        names: dict[int, str] = {}
+        for place, (i, called) in zip(_places((starts[i], ends[i]) for i, _ in those), those, strict=True):
+            found[int(numbers[i])] = names.setdefault(place, called)
     return found
 
 
@@ -311,7 +318,7 @@ def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[tuple[str,
         if process.pid == me or not which.any():
             continue
         inside = [process.names[i][0] for i in process.records["name"][which].tolist() if i in process.names]
-        runs = _is_running(process.pid)
+        runs = not _has_ended(process.pid)
         length = (_ends(process, now_ns)[which][-1] - process.records["start"][which][-1]) / 1e6
         when = (
             f"has been in {' > '.join(inside[-3:])} for {length:,.0f} ms"

@@ -5,8 +5,9 @@ spans of a process that is killed stay, and the open ones say what it was doing.
 beside the first, a line for each.
 
 The clock is ``time.perf_counter_ns``, which all processes of a machine share on Linux and macOS. An open window costs
-about 1 µs for each call, a closed one a tenth of that. Two thirds of it were the processor time of the thread, which is
-a call of the system: of what is called again and again, one call in eight asks for it.
+a few µs for each call, a closed one a tenth of a µs. Most of it is the processor time of the thread, which is a call of
+the system. Each call asks for it: what waits is told from what computes by this time, not by that of the clock, which a
+busy machine draws out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import json
 import mmap
 import multiprocessing
 import os
-import random
 import struct
 import threading
 import time
@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 #: Spans that one process can keep; of more, the later ones are dropped. The file is sparse: only used pages take space.
 SLOTS = 1 << 19
 
-# start, duration (-1 while open), thread's processor time (-1 while open, or if nobody asked), step, name, thread
+# start, duration (-1 while open), thread's processor time (-1 while open), step, name, thread
 _RECORD = struct.Struct("<qqqiHH")
 _TIMES = struct.Struct("<qq")
 _CONTROL = struct.Struct("<q")  # whether the window is open; then the first number of the newest epoch
@@ -39,16 +39,11 @@ _LAST_STEP = (1 << 31) - 1
 #: The distance between the numbers of batches in two epochs. No batch has the number of a step of the consumer.
 EPOCH = 1 << 20
 
-#: So large a share of the calls under a name asks for the processor time. They are drawn, since calls come in patterns:
-#: the first read of each file may wait, and the others compute. The numbers of the reader's program are left alone.
-_ASKS = 0.125
-_draw = random.Random().random
-
 clock, _cpu = time.perf_counter_ns, time.thread_time_ns
 
 
-class Ring:
-    """The file of one process.
+class ProcessSpans:
+    """What this process writes: the file of its spans, and the one of their names and threads.
 
     Parameters
     ----------
@@ -72,17 +67,16 @@ class Ring:
         with open(self.folder / "control", "rb+", buffering=0) as file:
             self.control = mmap.mmap(file.fileno(), mmap.PAGESIZE)
         stem = self.folder / str(os.getpid())
-        with open(f"{stem}.ring", "wb+", buffering=0) as file:
+        with open(f"{stem}.spans", "wb+", buffering=0) as file:
             file.truncate(SLOTS * _RECORD.size)
-            self.records = mmap.mmap(file.fileno(), SLOTS * _RECORD.size)
+            self._records = mmap.mmap(file.fileno(), SLOTS * _RECORD.size)
         self._side = os.open(f"{stem}.side", os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
-        self.slots, self._threads = itertools.count(), itertools.count()
+        self._slots, self._threads = itertools.count(), itertools.count()
         self._names: dict[tuple[str, str], int] = {}
         self.first, self._epochs, self._begun = first, itertools.count(2), {}
         self.delivered: dict[int, int] = {}
         self.taken = 0
-        self.called: set[int] = set()
-        self._lock, self.local = threading.Lock(), threading.local()
+        self._lock, self._local = threading.Lock(), threading.local()
         self._write(pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns)
 
     def close(self) -> None:
@@ -98,7 +92,7 @@ class Ring:
         """Whether spans are kept."""
         return self.control[0] == 1
 
-    def name(self, text: str, category: str) -> int:
+    def _name(self, text: str, category: str) -> int:
         """Return the number of a name, which is written down at its first use."""
         number = self._names.get((text, category))
         if number is None:
@@ -110,41 +104,42 @@ class Ring:
                     self._names[text, category] = number
         return number
 
-    def enter(self) -> None:
-        """Make the calling thread known."""
-        me = threading.current_thread()
-        self.local.number, self.local.step, self.local.consumer = next(self._threads) % _MOST, -1, False
-        self.local.first, self.local.given = self.first, self.taken
-        main, process = me is threading.main_thread(), multiprocessing.current_process().name
-        native = threading.get_native_id()
-        self._write(thread=self.local.number, called=me.name, main=main, process=process, native=native)
+    @property
+    def _thread(self) -> threading.local:
+        """What is known of the calling thread, which is written down the first time."""
+        local = self._local
+        if not hasattr(local, "number"):
+            me = threading.current_thread()
+            local.number, local.step, local.consumer = next(self._threads) % _MOST, -1, False
+            local.first, local.given = self.first, self.taken
+            main, process = me is threading.main_thread(), multiprocessing.current_process().name
+            native = threading.get_native_id()
+            self._write(thread=local.number, called=me.name, main=main, process=process, native=native)
+        return local
 
     def begin(self, text: str, category: str) -> tuple[int, int, int] | None:
         """Open a span of the calling thread; return what `end` needs, None where there is no room."""
-        local = self.local
-        if not hasattr(local, "number"):
-            self.enter()
-        slot = next(self.slots)
+        slot = next(self._slots)
         if slot >= SLOTS:
             return None
-        at, name, cpu, start = slot * _RECORD.size, self.name(text, category), _cpu(), clock()
-        _RECORD.pack_into(self.records, at, start, -1, -1, local.step, name, local.number)
+        thread, name, at = self._thread, self._name(text, category), slot * _RECORD.size
+        cpu, start = _cpu(), clock()
+        _RECORD.pack_into(self._records, at, start, -1, -1, thread.step, name, thread.number)
         return at, start, cpu
 
     def end(self, span: tuple[int, int, int] | None) -> None:
         """Close a span."""
         if span is not None:
             at, start, cpu = span
-            _TIMES.pack_into(self.records, at + 8, clock() - start, _cpu() - cpu)
+            _TIMES.pack_into(self._records, at + 8, clock() - start, _cpu() - cpu)
 
     def set_step(self, number: int) -> None:
         """Let spans that the calling thread opens from now on belong to a batch of this epoch."""
-        if not hasattr(self.local, "number"):
-            self.enter()
-        if not self.local.consumer:
-            step = number + self.local.first
+        thread = self._thread
+        if not thread.consumer:
+            step = number + thread.first
             fits = 0 <= number < EPOCH and step <= _LAST_STEP  # of more, a record has no room for the number
-            self.local.step = step if fits else -1
+            thread.step = step if fits else -1
 
     def begin_epoch(self, iterator: Any) -> None:
         """Give the batches of an iterator, and of the processes that it starts, other numbers than all before."""
@@ -153,33 +148,33 @@ class Ring:
 
     def resume(self) -> None:
         """Let what the calling thread does from now on belong to the epoch that began last."""
-        if not hasattr(self.local, "number"):
-            self.enter()
-        self.local.first = _CONTROL.unpack_from(self.control, _CONTROL.size)[0]
+        self._thread.first = _CONTROL.unpack_from(self.control, _CONTROL.size)[0]
 
     def deliver(self, iterator: Any, number: int) -> None:
         """Note that a thread gets a batch of an epoch. Objects other than consumers are taken to keep all batches."""
-        if not hasattr(self.local, "number"):
-            self.enter()
-        local, first = self.local, self._begun.get(id(iterator))
+        thread, first = self._thread, self._begun.get(id(iterator))
         if first is not None:
-            self.delivered[first + number] = self.taken if local.consumer else local.given
-            local.given += 1
+            self.delivered[first + number] = self.taken if thread.consumer else thread.given
+            thread.given += 1
 
     def consume(self, step: int) -> None:
         """Let the calling thread be the consumer, which waits for this batch: -1 for one before the window."""
-        if not hasattr(self.local, "number"):
-            self.enter()
-        self.local.consumer, self.local.step = True, step
+        self._thread.consumer, self._thread.step = True, step
 
 
 class _Now:
-    """The ring of this process, None while nothing is recorded."""
+    """What this process writes, None while nothing is recorded."""
 
-    ring: Ring | None = None
+    spans: ProcessSpans | None = None
 
 
 now = _Now()
+
+
+def in_window() -> ProcessSpans | None:
+    """Return what this process writes, None while no window is open."""
+    spans = now.spans
+    return spans if spans is not None and spans.control[0] == 1 else None
 
 
 def timed(function: Callable[..., Any], text: str | Callable[..., str], category: str) -> Callable[..., Any]:
@@ -194,45 +189,17 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
         One of `labkit.timeline.trace.CATEGORIES`; after a colon the one to take where the thread did not compute for
         most of the time, as in ``map:iterator``.
     """
-    # What `Ring.begin` and `Ring.end` do, written out: this runs several times for each photo.
-    pack, close, size = _RECORD.pack_into, _TIMES.pack_into, _RECORD.size
-    # Not for what only waits; and of each call where it decides what the call was.
-    share = 1.0 if ":" in category else _ASKS
-    only_waits = category == "iterator"
-    uncounted = 0 if only_waits else -1
-    numbered: list[Any] = [None, 0]  # the ring that has given the name its number, and the number
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        ring = now.ring
-        if ring is None or ring.control[0] != 1:
+        spans = in_window()
+        if spans is None:
             return function(*args, **kwargs)
-        local = ring.local
-        try:
-            thread = local.number
-        except AttributeError:
-            ring.enter()
-            thread = local.number
-        slot = next(ring.slots)
-        if slot >= SLOTS:
-            return function(*args, **kwargs)
-        if not isinstance(text, str):
-            name = ring.name(text(*args, **kwargs), category)
-        elif numbered[0] is ring:
-            name = numbered[1]
-        else:
-            name = ring.name(text, category)
-            numbered[:] = ring, name
-        records, at, called = ring.records, slot * size, ring.called
-        asks = not only_waits and (_draw() < share or name not in called)
-        if asks:
-            called.add(name)
-        cpu, start = _cpu() if asks else 0, clock()
-        pack(records, at, start, -1, -1, local.step, name, thread)
+        span = spans.begin(text if isinstance(text, str) else text(*args, **kwargs), category)
         try:
             return function(*args, **kwargs)
         finally:
-            close(records, at + 8, clock() - start, _cpu() - cpu if asks else uncounted)
+            spans.end(span)
 
     wrapper._labkit_times = function  # type: ignore[attr-defined]
     return wrapper
@@ -241,13 +208,13 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
 @contextlib.contextmanager
 def span(text: str, category: str) -> Iterator[None]:
     """Keep a span of the block while a window is open."""
-    ring = now.ring
-    opened = ring.begin(text, category) if ring is not None and ring.open else None
+    spans = in_window()
+    opened = spans.begin(text, category) if spans else None
     try:
         yield
     finally:
-        if ring is not None:
-            ring.end(opened)
+        if spans:
+            spans.end(opened)
 
 
 def prepare(folder: Path) -> None:
@@ -255,16 +222,16 @@ def prepare(folder: Path) -> None:
     (folder / "control").write_bytes(bytes(mmap.PAGESIZE))
 
 
-def control(ring: Ring, is_open: bool) -> None:
+def control(spans: ProcessSpans, is_open: bool) -> None:
     """Open or close the window of all processes."""
-    _CONTROL.pack_into(ring.control, 0, int(is_open))
+    _CONTROL.pack_into(spans.control, 0, int(is_open))
 
 
 def _after_fork() -> None:
-    parent, now.ring = now.ring, None
+    parent, now.spans = now.spans, None
     if parent is not None and parent.open:
         with contextlib.suppress(OSError):  # the recording is over, or the disk is full: the child runs unwatched
-            now.ring = Ring(parent.folder, first=parent.first)
+            now.spans = ProcessSpans(parent.folder, first=parent.first)
 
 
 if hasattr(os, "register_at_fork"):
@@ -284,8 +251,8 @@ class Process(NamedTuple):
     threads : dict of int to dict
         ``called`` (the name of the thread), ``main``, ``process`` and ``native`` (its number in the system).
     records : ndarray of a record type, shape (n,)
-        ``start``, ``duration`` (-1 if it was open), ``cpu`` (-1 if it was open, or nobody asked; all int64
-        nanoseconds), ``step``, ``name``, ``thread``; in the order of their starts.
+        ``start``, ``duration`` and ``cpu`` (int64 nanoseconds; -1 if it was open), ``step``, ``name``, ``thread``, in
+        the order of their starts.
     dropped : bool
         Whether there was no room for later spans.
     """
@@ -332,7 +299,7 @@ def read(folder: Path) -> list[Process]:
                     threads[entry["thread"]] = entry
                 else:
                     facts = entry
-        records = np.frombuffer(_content(side.with_suffix(".ring")), np.dtype(columns))
+        records = np.frombuffer(_content(side.with_suffix(".spans")), np.dtype(columns))
         dropped = bool(records["start"][-1])
         records = records[records["start"] > 0]
         records = records[np.lexsort((-records["duration"], records["start"]))]
