@@ -1,4 +1,4 @@
-"""Every public name is there for somebody: a notebook, a verb, the README, the reference or a benchmark reaches it."""
+"""Every public name is there for somebody: a notebook, a verb, the README or a benchmark reaches it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _readers():
         code = [re.sub(r"(?m)^\s*[%!].*$", "pass", c.source) for c in cells if c.cell_type == "code"]
         yield ast.parse("\n".join([f"import {', '.join(PARTS)}", *code]))
         yield mentioned("\n".join(c.source for c in cells if c.cell_type == "markdown"))
-    for page in ("README.md", "docs/reference.md", "notebooks/INSTRUCTORS.md"):
+    for page in ("README.md", "notebooks/INSTRUCTORS.md"):
         for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
             yield ast.parse(block)
         yield mentioned((ROOT / page).read_text(encoding="utf-8"))
