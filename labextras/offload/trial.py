@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from labextras.offload.opencl import drivers
-from labextras.offload.opencl.devices import Device, NoDevice
+from labextras.offload.opencl.devices import NoDevice
 from labkit.common import processes
 from labkit.common.numbers import number, whole
 from labkit.timeline.trace import Span, Trace
@@ -72,9 +72,8 @@ class Tried:
 
 
 def try_kernel(
-    source: str, name: str, arguments: Sequence[Any], size: Sequence[int] | int, *,
-    local: Sequence[int] | int | None = None, limit_s: float = 10, device: Device | None = None,
-) -> Tried:  # fmt: skip
+    source: str, name: str, arguments: Sequence[Any], size: Sequence[int] | int, *, limit_s: float = 10
+) -> Tried:
     """Compile a kernel and run it in a child process, so that it cannot harm this one.
 
     It runs from the same state three times, with other bytes around its arrays. So a read up to 64 KiB outside of an
@@ -93,12 +92,10 @@ def try_kernel(
         One for each parameter, in order: an array for a pointer, a number else. An array's dtype must be that of the
         parameter. Nothing here is changed: what the kernel writes comes back in `Tried.outputs`. At most 256 MB in
         all: each run copies them.
-    size, local : int or sequence of int
-        Work-items, and work-items of a group, in up to three dimensions.
+    size : int or sequence of int
+        Work-items in up to three dimensions; the source may say how many are a group, by ``reqd_work_group_size``.
     limit_s : float
         Seconds for everything, the copying of the arguments included; the answer comes at most 2 seconds later.
-    device : Device, optional
-        Of `labextras.offload.devices`; by default the first one.
 
     Raises
     ------
@@ -124,9 +121,7 @@ def try_kernel(
         "deadline": time.monotonic() + limit_s,
         "source": source,
         "name": name,
-        "size": _sizes("size", size),
-        "local": None if local is None else _sizes("local", local),
-        "device": None if device is None else [device.platform, device.name, device.owner],
+        "size": _sizes(size),
     }
     with _lock:
         # A child ends with the thread that started it: that is no fault of this kernel.
@@ -143,11 +138,11 @@ def _array(place: int, value: Any) -> np.ndarray:
     return array
 
 
-def _sizes(name: str, value: Any) -> list[int]:
+def _sizes(value: Any) -> list[int]:
     values = [value] if np.ndim(value) == 0 else list(value)
     if not 1 <= len(values) <= 3:
-        raise ValueError(f"{name} is {value!r}; allowed: one to three numbers")
-    return [whole(name, each, 1, 2**31 - 1, other="in up to three dimensions") for each in values]
+        raise ValueError(f"size is {value!r}; allowed: one to three numbers")
+    return [whole("size", each, 1, 2**31 - 1, other="in up to three dimensions") for each in values]
 
 
 def send(to: connection.Connection, message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:

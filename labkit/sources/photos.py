@@ -149,7 +149,6 @@ def load(
     home: str | os.PathLike[str] | None = None,
     progress: bool = True,
     seed: int = generator.SEED,
-    skip_bad: bool = False,
 ) -> Photos:
     """Return photos to read; the lab's own are made first where they are missing.
 
@@ -166,8 +165,6 @@ def load(
         Show a bar while photos are made or checked; LABKIT_FAST silences it too.
     seed : int
         Another seed paints another set, in a folder of its own.
-    skip_bad : bool
-        Go on without the files of a folder that are not whole JPEGs; `Photos.note` counts and names them.
 
     Raises
     ------
@@ -189,8 +186,7 @@ def load(
     if isinstance(source, str) and not expanded("source", source).exists() and tfds_sets.looks_like_name(source):
         return _tfds(source, place, progress)
     folder = expanded("source", source)
-    classes, rows, bad = photo_folder.scan(folder, progress, skip_bad)
-    return _photos(folder.resolve().name, classes, rows, photo_folder.problem(bad, "left out") if bad else None)
+    return _photos(folder.resolve().name, *photo_folder.scan(folder, progress))
 
 
 def prepare(

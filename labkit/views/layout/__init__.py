@@ -67,7 +67,7 @@ class TimelineLayout:
     def __init__(
         self, timelines: Iterable[Timeline | Trace], labels: Iterable[str] = ("",), title: str | None = None
     ) -> None:
-        given, labels = list(timelines), [str(label) for label in labels]
+        given, labels = list(timelines), [labels] if isinstance(labels, str) else [str(label) for label in labels]
         if len(given) != len(labels) or len(given) not in (1, 2):
             raise ValueError(f"labels are {labels!r}; allowed: one text for each of the {len(given)} timelines")
         self.timelines = [timeline_of(each, "shown") for each in given]

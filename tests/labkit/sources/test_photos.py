@@ -235,12 +235,12 @@ def test_what_is_not_a_photo_is_one_sentence_that_names_it(own, what, sentence):
     assert "\n" not in str(caught.value)
 
 
-def test_all_bad_files_are_named_at_once_and_may_be_left_out(own):
+def test_all_bad_files_are_named_at_once(own):
     bad = [own / "cats" / f"bad {n:02d}.jpg" for n in range(60)]
     for path in bad:
         path.write_bytes(b"\x89PNG\r\n")
     loose = spoil(own, "loose photo")
-    with pytest.raises(ValueError, match=r"^61 files are not photos; skip_bad=True leaves them out:\n") as caught:
+    with pytest.raises(ValueError, match=r"^61 files are not photos:\n") as caught:
         photos.load(own)
     listed = str(caught.value).splitlines()[1:]
     assert listed[-1] == "  and 11 more"
@@ -248,17 +248,6 @@ def test_all_bad_files_are_named_at_once_and_may_be_left_out(own):
     assert listed[1:-1] == [
         f"  {path} is not a JPEG file but a PNG image: convert it or take it away" for path in bad[:49]
     ]
-    album = photos.load(own, skip_bad=True)
-    assert sorted(map(Path, album.paths)) == sorted(own.glob("*/IMG*"))
-    assert "note: 61 files are not photos; left out:" in album.summary()
-    assert str(bad[3]) in album.note
-
-
-def test_leaving_bad_files_out_leaves_no_class_without_a_photo(own):
-    spoil(own, "empty class")
-    (own / "dogs" / "1.jpg").write_text("no photo")
-    with pytest.raises(ValueError, match=r"dogs holds no whole JPEG: .*1\.jpg is not a JPEG file"):
-        photos.load(own, skip_bad=True)
 
 
 @pytest.mark.parametrize(("source", "error"), [("", ValueError), (None, TypeError), (5, TypeError), (b"d", TypeError)])

@@ -83,7 +83,7 @@ def test_no_label_overlaps_another_or_is_cut_off(steps, wait, train, workers, se
     assert_readable(static.compare(trace, other, labels=(name, "after")).figure(theme))
 
 
-@pytest.mark.parametrize("steps", [1, 2, 6, slice(1, 3), (2, 4), None])
+@pytest.mark.parametrize("steps", [1, 6, slice(1, 3), None])
 def test_pictures_of_a_device_are_readable_at_every_zoom(steps):
     assert_readable(static.draw(gpu_job(), steps=steps).figure())
 
@@ -224,7 +224,6 @@ def test_a_picture_says_which_steps_it_shows():
     assert "steps 0–3 of 6" in " ".join(words(static.draw(noisy_job(), steps=4).figure()))
     assert "steps 0–3 of 6" in static.draw(noisy_job(), steps=4).text
     assert "step 0 of 6" in static.draw(noisy_job(), steps=1).text
-    assert "steps 2–4 of 6" in static.draw(noisy_job(), steps=(2, 4)).text
     assert "steps 4–5 of 6" in static.draw(noisy_job(), steps=slice(-2, None)).text
     assert "all 6 steps" in static.draw(noisy_job(), steps=6).text
 
@@ -232,7 +231,7 @@ def test_a_picture_says_which_steps_it_shows():
 def test_steps_keep_the_numbers_of_the_trace():
     later = Trace.from_spans([s._replace(step=s.step + 10) if s.step >= 0 else s for s in noisy_job()],
                              {"consumer": "consumer"}, origin="measured")  # fmt: skip
-    assert "steps 12–13 of 6" in static.draw(later, steps=(12, 13)).text
+    assert "steps 12–13 of 6" in static.draw(later, steps=slice(2, 4)).text
 
 
 def test_a_comparison_gives_a_ratio_for_equal_work_only():
@@ -359,8 +358,6 @@ def test_contrast_is_that_of_the_guideline():
 def no_theme(monkeypatch):
     monkeypatch.delenv("LABKIT_THEME", raising=False)
     monkeypatch.delenv("LABKIT_FIGURES", raising=False)
-    yield
-    static.use_theme(None)
 
 
 def background(png: bytes) -> str:
@@ -376,14 +373,11 @@ def test_a_png_is_opaque_in_the_colour_of_its_theme(monkeypatch):
     assert background(picture.png()) == "#ffffff"
     monkeypatch.setenv("LABKIT_THEME", "dark")
     assert background(picture.png()) == THEMES["dark"].background
-    static.use_theme("light")
-    assert background(picture.png()) == "#ffffff"
-    assert background(static.draw(noisy_job(), theme="dark").png()) == THEMES["dark"].background
+    assert background(static.draw(noisy_job(), theme="light").png()) == "#ffffff"
 
 
 def test_an_unknown_theme_is_refused_by_name(monkeypatch):
     for call in (
-        lambda: static.use_theme("blue"),
         lambda: static.draw(noisy_job(), theme="blue"),
         lambda: static.draw(noisy_job()).png("blue"),
     ):
@@ -415,10 +409,10 @@ def test_pictures_are_small_files():
             assert len(picture.png(theme)) <= 60_000
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("ending", ["png", "svg"])
 def test_pictures_are_saved_by_their_ending(tmp_path, ending):
     path = static.draw(noisy_job(), title="A <title> & more").save(tmp_path / "new" / f"t.{ending}", theme="dark")
-    head = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
+    head = {"png": b"\x89PNG", "svg": b"<?xml"}[ending]
     assert path.read_bytes().startswith(head)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 

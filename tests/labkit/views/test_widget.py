@@ -176,5 +176,5 @@ def test_bad_arguments_are_refused_in_a_sentence():
         labkit.show(job(), theme="blue")
     with pytest.raises(ValueError, match="height is 20; allowed: a whole number of pixels, 100 or more"):
         labkit.show(job(), height=20)
-    with pytest.raises(ValueError, match="allowed: two texts, for before and after"):
+    with pytest.raises(ValueError, match="allowed: one text for each of the 2 timelines"):
         labkit.show(job(), job(), labels="ab")
