@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import gpu_job
 
-from labkit.common.palette import THEMES
 from labkit.timeline.intervals import Intervals
 from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
@@ -277,13 +276,6 @@ def crowd(count, lanes=8):
         tuple(Thread(f"worker {k}" if k else "consumer", "pipeline" if k else "consumer") for k in range(lanes)),
         Run("modelled"),
     )  # fmt: skip
-
-
-def test_both_themes_travel_with_a_colour_and_readable_ink_for_each_category():
-    themes = TimelineLayout([job()]).header["themes"]
-    assert set(themes) == set(THEMES)
-    for look in themes.values():
-        assert len(look["fill"]) == len(look["on"]) == len(CATEGORIES)
 
 
 def test_the_alternative_text_holds_the_numbers():
