@@ -21,10 +21,10 @@ from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
 from labkit.timeline.wording import milliseconds, percent
-from labkit.views.detail import lod, most_at_once, threads_at_work
+from labkit.views.bars_for_width import lod, most_at_once, threads_at_work
 from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, FigurePage, Words, fit, height_of, measure
-from labkit.views.layout import TimelineLayout, words
-from labkit.views.layout.choice import chosen_lanes, cores_line
+from labkit.views.layout import TimelineLayout, texts
+from labkit.views.layout.lane_choice import chosen_lanes, cores_line
 from labkit.views.picture import DPI, WIDTH, Picture
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class _Panel:
     def names(self) -> list[str]:
         """Everything that is written on the left of the lanes."""
         more = [f"+ {len(self.hidden)} more lane{'s' * (len(self.hidden) > 1)}"] if self.hidden else []
-        return [*(" ".join(lane.name.split()) for lane in self.lanes), *[words.BAND] * bool(self.band), *more]
+        return [*(" ".join(lane.name.split()) for lane in self.lanes), *[texts.BAND] * bool(self.band), *more]
 
 
 def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | None) -> _Panel:
@@ -371,10 +371,10 @@ def _band(page: FigurePage, axis: _Axis, panel: _Panel, y: float, threads: np.nd
         shown = [panel.first_ns / 1e6, panel.last_ns / 1e6]
         axis.axes.plot(shown, [at] * 2, color=look.ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
     middle, left = axis.top + y + BAND_TALL / 2, axis.left - 0.1
-    page.write(left, middle, words.BAND, ha="right")
+    page.write(left, middle, texts.BAND, ha="right")
     for number, at in ((most, y + LINE / 2), (0, base - LINE / 2)):
         page.write(left, axis.top + at, f"{number}", SMALL, look.muted, ha="right")
-    page.write(axis.left + axis.width + 0.1, middle, f"{words.at_work(panel.band)} threads")
+    page.write(axis.left + axis.width + 0.1, middle, f"{texts.at_work(panel.band)} threads")
 
 
 def _rectangles(axes: Axes, start: Any, end: Any, top: Any, bottom: Any, color: str, **more: Any) -> None:
@@ -505,13 +505,13 @@ def _gaps(page: FigurePage, axis: _Axis, panel: _Panel, y: float, high: float) -
 
 def _legend(panels: list[_Panel], pixel: float, most: int) -> list[list[tuple[str, str, float]]]:
     """Return the legend in rows of (what, words, width in inches): only what occurs in the picture; `pixel` in ns."""
-    cores = words.cores_of(panel.cores(most) for panel in panels)
+    cores = texts.cores_of(panel.cores(most) for panel in panels)
     lanes = [lane for panel in panels for lane in (*panel.lanes, *panel.band)]
-    found = [(CATEGORIES[c], words.LABELS[CATEGORIES[c]]) for c in words.legend(lanes) if CATEGORIES[c] in LEGEND]
+    found = [(CATEGORIES[c], texts.LABELS[CATEGORIES[c]]) for c in texts.legend(lanes) if CATEGORIES[c] in LEGEND]
     more = {
         ("cores", cores): bool(cores),
-        ("gap", words.of_gap(p.timeline for p in panels)): any(len(p.timeline.gaps) for p in panels),
-        ("node", words.of_node(p.timeline for p in panels)): any(
+        ("gap", texts.of_gap(p.timeline for p in panels)): any(len(p.timeline.gaps) for p in panels),
+        ("node", texts.of_node(p.timeline for p in panels)): any(
             lane.kind in ("pipeline", "host") and (lane.category == CATEGORIES.index("iterator")).any()
             for panel in panels
             for lane in panel.lanes

@@ -15,7 +15,7 @@ from labkit.timeline.intervals import Intervals
 from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
-from labkit.views.detail import bins
+from labkit.views.bars_for_width import bins
 from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, TimelineLayout
 
 LONG = 2**32 - 1

@@ -30,9 +30,9 @@ from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 from labkit.views import static
-from labkit.views.detail import most_at_once, threads_at_work
+from labkit.views.bars_for_width import most_at_once, threads_at_work
 from labkit.views.layout import TimelineLayout
-from labkit.views.layout.choice import blamed_lane, drawn_lanes
+from labkit.views.layout.lane_choice import blamed_lane, drawn_lanes
 
 
 def texts(figure) -> list[Text]:

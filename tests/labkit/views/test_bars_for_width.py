@@ -13,7 +13,7 @@ from test_timeline import NOW, covered, many, traces
 from labkit.timeline import intervals
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
-from labkit.views.detail import bins, lod
+from labkit.views.bars_for_width import bins, lod
 
 
 @many
