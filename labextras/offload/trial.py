@@ -234,13 +234,11 @@ _SIGNALS = {
 }
 _OUTSIDE = "it reads or writes outside of its arrays, or its private arrays are larger than the stack of a work-item"
 _BARRIER = "a barrier that not every work-item of a group reaches"
-_RECURSION = "a function that calls itself, which OpenCL C does not allow"
-_PRINTING = "more printing than there is time for"
 
 
 def _late(stage: str, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float) -> str:
     name, total = job["name"], sum(array.nbytes for array in arrays)
-    why = ["a loop without an end", *_suspects(job["source"], printing=True)]
+    why = ["a loop without an end", *_suspects(job["source"])]
     sentences = {
         "start": f"the process that tries kernels did not start within {limit_s:g} s: this machine is busy, try again",
         "copy": f"{limit_s:g} s were not enough to copy the arguments of {name}, {total / 1e6:,.1f} MB, and back",
@@ -262,24 +260,10 @@ def _crashed(code: int, stage: str, job: dict[str, Any]) -> str:
     return f"{name} crashed its process ({what}): {', or '.join(why)}"
 
 
-def _suspects(source: str, printing: bool = False) -> list[str]:
-    """Return other possible reasons for a kernel that crashes or does not end, judged by its source."""
+def _suspects(source: str) -> list[str]:
+    """Return another possible reason for a kernel that crashes or does not end, judged by its source."""
     code = re.sub(r"//[^\n]*|/\*.*?\*/|\"(\\.|[^\"\\\n])*\"", " ", source, flags=re.DOTALL)
-    found = [_BARRIER] if re.search(r"\bbarrier\s*\(", code) else []
-    found += [_RECURSION] if _recursive(code) else []
-    return found + ([_PRINTING] if printing and re.search(r"\bprintf\s*\(", code) else [])
-
-
-def _recursive(code: str) -> bool:
-    """Return True if a function of a source without comments calls itself, directly or through others."""
-    parts = re.split(r"\b(?!(?:if|for|while|switch)\b)(\w+)\s*\([^(){};]*\)\s*\{", code)
-    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
-    calls = {name: {other for other in bodies if re.search(rf"\b{other}\s*\(", body)} for name, body in bodies.items()}
-    # A function that calls none of the others is no part of a circle; without circles, all go in the end.
-    while leaves := [name for name, called in calls.items() if not called & calls.keys()]:
-        for name in leaves:
-            del calls[name]
-    return bool(calls)
+    return [_BARRIER] if re.search(r"\bbarrier\s*\(", code) else []
 
 
 _lock = threading.Lock()

@@ -222,37 +222,6 @@ def test_a_barrier_is_not_suspected_where_there_is_none():
     assert "barrier" not in on_eight('*(global int *)0 = 1; // no barrier() here, and none in "barrier("').text
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize(
-    "functions",
-    [
-        "int g(int n) { if (n == -7) return 1; volatile int a[9]; a[n & 7] = n; return g(n + 1) * 3 + a[n & 3]; }",
-        "int h(int n); int g(int n) { if (n == -7) return 1; return h(n) * 3; } int h(int n) { return g(n * 5); }",
-    ],
-)
-def test_a_function_that_calls_itself_is_named(functions):
-    assert scale(EIGHT, EIGHT, 1).ok, "the process that tries kernels has started"
-    tried = try_kernel(f"{functions} kernel void f(global int *x) {{ x[0] = g(x[0]); }}", "f", [EIGHT], 1, limit_s=10)
-    assert not tried.ok
-    assert re.search("a function that calls itself, which OpenCL C does not allow|recursive call", tried.text)
-
-
-def test_functions_that_call_one_another_in_order_are_no_recursion():
-    code = "int g(int n) { return n; } int h(int n) { for (int i = 0; i < n; i++) { n += g(i); } return g(n); }"
-    body = "if (x[0]) { x[1] = 2; } x[get_global_id(0) * 1000000000L] = h(g(x[0]));"
-    tried = try_kernel(f"{code} kernel void f(global int *x) {{ {body} }}", "f", [EIGHT], 8)
-    assert not tried.ok
-    assert "crashed its process" in tried.text
-    assert "calls itself" not in tried.text
-
-
-@pytest.mark.long
-def test_printing_without_measure_is_named():
-    tried = on_eight('for (int i = 0; i < 100000000; i++) printf("line %d\\n", i);', limit_s=5)
-    assert not tried.ok
-    assert re.search("more printing than there is time for|prints without an end", tried.text), tried.text
-
-
 # -- what is wrong before it runs ----------------------------------------------------------------
 
 
