@@ -148,7 +148,6 @@ def load(
     scale: str | None = None,
     home: str | os.PathLike[str] | None = None,
     progress: bool = True,
-    seed: int = generator.SEED,
 ) -> Photos:
     """Return photos to read; the lab's own are made first where they are missing.
 
@@ -162,8 +161,6 @@ def load(
         Instead of `labkit.photos.home`.
     progress : bool
         Show a bar while photos are made or checked; LABKIT_FAST silences it too.
-    seed : int
-        Another seed paints another set, in a folder of its own.
 
     Raises
     ------
@@ -180,7 +177,7 @@ def load(
         kind = ValueError if source == "" else TypeError
         raise kind(f"source is {source!r}; allowed: {_NAME!r}, or a folder")
     if source == _NAME:
-        return _own(_home(home), _scale(scale), seed, progress, thorough=False)
+        return _own(_home(home), _scale(scale), progress, thorough=False)
     folder = expanded("source", source)
     return _photos(folder.resolve().name, *photo_folder.scan(folder, progress))
 
@@ -189,8 +186,6 @@ def prepare(
     scale: str | None = None,
     home: str | os.PathLike[str] | None = None,
     progress: bool = True,
-    *,
-    seed: int = generator.SEED,
 ) -> Photos:
     """Make the lab's photos, check every byte of what is there, and pack them for TFDS.
 
@@ -199,8 +194,8 @@ def prepare(
 
     Parameters
     ----------
-    scale, home, progress, seed
-        As in `load`. The TFDS form exists for the default seed.
+    scale, home, progress
+        As in `load`.
 
     Raises
     ------
@@ -210,11 +205,11 @@ def prepare(
         If the disk is full: one sentence, before anything is written where that can be known.
     """
     place, scale = _home(home), _scale(scale)
-    packed = seed == generator.SEED and not tfds_sets.is_whole(place, scale) and tfds_sets.problem() is None
-    photos = _own(place, scale, seed, progress, thorough=True, also_bytes=SCALES[scale] * generator.MEAN_BYTES * packed)
+    packed = not tfds_sets.is_whole(place, scale) and tfds_sets.problem() is None
+    photos = _own(place, scale, progress, thorough=True, also_bytes=SCALES[scale] * generator.MEAN_BYTES * packed)
     if packed:
-        tfds_sets.build(place, scale, photo_files.folder(place, seed), progress)
-    return replace(photos, note=_note(place, scale, seed))
+        tfds_sets.build(place, scale, photo_files.folder(place), progress)
+    return replace(photos, note=_note(place, scale))
 
 
 def _home(given: str | os.PathLike[str] | None) -> Path:
@@ -226,19 +221,19 @@ def _scale(scale: str | None) -> str:
     return one_of(where, scale if scale is not None else os.environ.get("LABKIT_SCALE") or "small", SCALES)
 
 
-def _own(place: Path, scale: str, seed: int, progress: bool, thorough: bool, also_bytes: int = 0) -> Photos:
-    folder, count = photo_files.folder(place, seed), SCALES[scale]
-    wrong = photo_files.faults(folder, count, seed, thorough)
+def _own(place: Path, scale: str, progress: bool, thorough: bool, also_bytes: int = 0) -> Photos:
+    folder, count = photo_files.folder(place), SCALES[scale]
+    wrong = photo_files.faults(folder, count, thorough)
     if damaged := [str(fault.path) for fault in wrong if fault.what == "damaged"]:
         some = ", ".join(damaged[:3]) + (f" and {len(damaged) - 3} more" if len(damaged) > 3 else "")
         warnings.warn(f"made again, because not as their checksums say: {some}", stacklevel=3)
     needed = len(wrong) * generator.MEAN_BYTES + also_bytes
     photo_files.require_space(place, needed, f"preparing {_NAME}/{scale}")
-    photo_files.make(folder, [fault.index for fault in wrong], seed, progress)
-    shots = [generator.plan(index, seed) for index in range(count)]
-    known = photo_files.ledger(folder, photo_files.title(seed))
+    photo_files.make(folder, [fault.index for fault in wrong], progress)
+    shots = [generator.plan(index) for index in range(count)]
+    known = photo_files.ledger(folder)
     rows = [PhotoFile(folder / s.file, s.label, 0, known[s.file].bytes, s.held_out) for s in shots]
-    return _photos(f"{_NAME}/{scale}", generator.CLASSES, rows, _note(place, scale, seed))
+    return _photos(f"{_NAME}/{scale}", generator.CLASSES, rows, _note(place, scale))
 
 
 def _photos(name: str, classes: tuple[str, ...], rows: list[PhotoFile], note: str | None = None) -> Photos:
@@ -246,7 +241,5 @@ def _photos(name: str, classes: tuple[str, ...], rows: list[PhotoFile], note: st
     return Photos(name, tuple(map(str, paths)), labels, classes, sizes, held_out, note)
 
 
-def _note(place: Path, scale: str, seed: int) -> str | None:
-    if seed != generator.SEED:
-        return f"painted from seed {seed}: plain files only, the TFDS form has seed {generator.SEED}."
+def _note(place: Path, scale: str) -> str | None:
     return None if tfds_sets.is_built(place, scale) else tfds_sets.problem()

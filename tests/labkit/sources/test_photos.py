@@ -105,13 +105,6 @@ def test_scale_comes_from_the_environment_and_an_unknown_one_is_named(tiny_home,
         photos.load(scale="", home=tiny_home)
 
 
-@pytest.mark.parametrize("seed", [True, -1, 1.0, "1"])
-def test_a_seed_that_is_no_whole_number_is_named_before_anything_is_made(tmp_path, seed):
-    with pytest.raises(ValueError, match=f"^seed is {seed!r}; .*whole number, 0 or larger"):
-        photos.load(scale="tiny", home=tmp_path, progress=False, seed=seed)
-    assert not list(tmp_path.iterdir())
-
-
 def test_home_is_what_labkit_data_says_else_build_data_of_the_checkout(monkeypatch, tmp_path, root):
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "here"))
     assert photos.home() == tmp_path / "here"

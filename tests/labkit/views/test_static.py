@@ -379,7 +379,7 @@ def test_pictures_are_saved_by_their_ending(tmp_path, ending):
 
 
 def test_another_ending_is_refused_and_nothing_is_left(tmp_path):
-    with pytest.raises(ValueError, match=r"ends in '.gif'; allowed: .png, .svg, .pdf"):
+    with pytest.raises(ValueError, match=r"ends in '.gif'; allowed: .png, .svg"):
         static.draw(noisy_job()).save(tmp_path / "t.gif")
     assert list(tmp_path.iterdir()) == []
 
@@ -482,7 +482,7 @@ def test_pyplot_is_never_involved():
 # -- what it refuses --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("steps", [0, 7, -1, True, 2.5, "all", (4, 2), (0, 9), (1, 2, 3), slice(3, 3), slice(0, 4, 2)])
+@pytest.mark.parametrize("steps", [0, 7, -1, True, 2.5, "all", (1, 2), slice(3, 3), slice(0, 4, 2)])
 def test_steps_that_are_not_there_are_refused(steps):
     with pytest.raises(ValueError, match="the trace holds 6 steps, 0 to 5"):
         static.draw(noisy_job(), steps=steps)
@@ -493,7 +493,7 @@ def test_other_bad_arguments_are_refused_in_a_sentence():
         static.draw(noisy_job(), lanes=["x"])
     with pytest.raises(ValueError, match="no lane 'x'; allowed: accelerator"):
         static.compare(noisy_job(), noisy_job(), lanes=["x"])
-    with pytest.raises(ValueError, match="allowed: two texts"):
+    with pytest.raises(ValueError, match="one text for each of the 2 timelines"):
         static.compare(noisy_job(), noisy_job(), labels="ab")
     with pytest.raises(ValueError, match="the same for both"):
         static.compare(noisy_job(), noisy_job(), steps=(1, 2))
