@@ -21,7 +21,6 @@ _MODULES = {
     "pipelines": ("augment", "memory"),
     "recording": ("accelerators", "measures", "recorder"),
     "sources": ("damage", "photos", "pixels", "records", "storage"),
-    "timeline": ("perfetto",),
     "views": ("buffer_chart", "charts", "discrepancy", "ladder_chart"),
 }
 #: The functions and types that notebooks use, and the module each is in.
@@ -37,7 +36,6 @@ _NAMES = {
     "setup": "notebook",
     "show": "views.widget",
     "simulate": "simulate",
-    "use_theme": "common.palette",
 }
 __getattr__, __dir__, __all__ = lazy_names.of(
     __name__, _NAMES | {name: f"{package}.{name}" for package, names in _MODULES.items() for name in names}

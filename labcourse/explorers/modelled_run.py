@@ -8,7 +8,7 @@ from functools import cached_property
 
 from labkit import simulate
 from labkit.simulate import Costs, Knobs
-from labkit.simulate.model import whole_turns
+from labkit.simulate.forecast import whole_turns
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent

@@ -18,7 +18,7 @@ from labcourse.fairness.stages import Stage, called_in
 from labkit.pipelines.structure import AUTOTUNE, Step
 from labkit.simulate.clock import SLEEP
 from labkit.simulate.iterators import train
-from labkit.simulate.modelled import SpanTable
+from labkit.simulate.simulated_trace import SpanTable
 from labkit.simulate.workers import Simulation, Work
 from labkit.timeline.run import Accelerator, Host
 from labkit.timeline.trace import Trace

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -77,8 +77,6 @@ class SmartSSD:
         Cycles of a photo during which nothing is decoded. 80,600 is calibrated, not published: 243 MHz over 1,148
         images/s, less the 131,119 tokens of the vendor's 512x512 picture. It is one of the readings of
         `labextras.offload.calibration`; `answer` states the others beside it.
-    p2p : mapping of int to float
-        Bandwidth in GB/s by bytes of one read; between two sizes it is interpolated over the logarithm of the size.
     read_bytes : int, optional
         Bytes of one read, where photos lie packed in shards; by default each photo is a read of its own.
     output : {"uint8", "float32"}
@@ -107,7 +105,6 @@ class SmartSSD:
     decoders: int = ranged(whole, 1, 1000, default=1)
     idct_cycles_per_block: float = ranged(number, 0, 10_000, default=8.0)
     call_cycles: float = ranged(number, 0, 1e9, default=80_600.0)
-    p2p: Mapping[int, float] = field(default_factory=lambda: dict(P2P_READ), hash=False)
     read_bytes: int | None = ranged(whole, 1, 1 << 40, default=None, optional=True)
     output: str = "uint8"
     size: int = ranged(whole, 1, 4096, default=224)
@@ -117,12 +114,6 @@ class SmartSSD:
         """Check every figure."""
         check_ranges(self)
         one_of("output", self.output, DTYPES)
-        if not isinstance(self.p2p, Mapping) or not self.p2p:
-            raise ValueError(f"p2p is {self.p2p!r:.60}; allowed: a dict of bytes of a read to GB/s, not empty")
-        for size, rate in self.p2p.items():
-            whole("a read size of p2p", size, 1, 1 << 40)
-            number(f"p2p[{size}]", rate, 1e-6, 1000)
-        object.__setattr__(self, "p2p", dict(sorted(self.p2p.items())))
 
     def changed(self, **changes: Any) -> SmartSSD:
         """Return this card with some figures changed.
@@ -135,68 +126,65 @@ class SmartSSD:
         check_names("figure of a SmartSSD", changes, [figure.name for figure in fields(self)])
         return replace(self, **changes)
 
-    # -- the three rates -----------------------------------------------------------
+    # -- rates ---------------------------------------------------------------------
 
-    @property
-    def picture_bytes(self) -> int:
-        """Bytes of one finished picture."""
-        return self.size * self.size * 3 * np.dtype(self.output).itemsize
+    def output_per_s(self, dtype: str) -> float:
+        """Return the pictures of a type that the link to the host carries in a second."""
+        return self.output_gb_s * 1e9 / self.picture_bytes(dtype)
 
-    def bandwidth_gb_s(self, read_bytes: Any) -> Any:
-        """Return the P2P bandwidth in GB/s for reads of so many bytes (number or array), as in `p2p`.
-
-        Below the smallest published size the number of reads per second is kept, above the largest the bandwidth.
-        """
-        sizes, rates = np.array(list(self.p2p), np.float64), np.array(list(self.p2p.values()))
-        given = np.asarray(read_bytes, np.float64)
-        between = np.interp(np.log2(np.maximum(given, 1)), np.log2(sizes), rates)
-        found = np.where(given < sizes[0], rates[0] * given / sizes[0], between)
-        return float(found) if found.ndim == 0 else found
-
-    def cycles(self, counted: Counted) -> np.ndarray:
-        """Return the cycles that one decoder needs for each photo, float64, shape (n,)."""
-        return calibration.cycles(counted, self.initiation_interval, self.idct_cycles_per_block, self.call_cycles)
+    def picture_bytes(self, dtype: str) -> int:
+        """Return the bytes of one finished picture of a type."""
+        return self.size * self.size * 3 * np.dtype(dtype).itemsize
 
     def read_ms(self, counted: Counted) -> np.ndarray:
         """Return how long the link carries each photo, in milliseconds, float64, shape (n,)."""
         size = counted.bytes if self.read_bytes is None else np.full(len(counted), self.read_bytes)
-        return counted.bytes / (self.bandwidth_gb_s(size) * 1e6)
+        return counted.bytes / (bandwidth_gb_s(size) * 1e6)
 
     def decode_ms(self, counted: Counted) -> np.ndarray:
         """Return how long one decoder works on each photo, in milliseconds, float64, shape (n,)."""
-        return self.cycles(counted) / (self.clock_mhz * 1e3)
+        cycles = calibration.cycles(counted, self.initiation_interval, self.idct_cycles_per_block, self.call_cycles)
+        return cycles / (self.clock_mhz * 1e3)
 
-    def decode_per_s(self, counted: Counted) -> float:
-        """Return the images per second that all decoders decode together, if nothing else limits."""
-        return self.decoders * 1e3 / float(self.decode_ms(counted).mean())
+    def rates(self, counted: Counted, cores: int, host_ms: float) -> dict[str, float]:
+        """Return the images per second of each part if nothing else limits: ``link``, ``decode``, ``output``, ``host``.
 
-    def decode_band(self, counted: Counted) -> tuple[float, float]:
-        """Return the slowest and the fastest `decode_per_s`: of this card, and of each reading of the vendor's page.
+        There is no ``host`` where no work stays with it; `cores` and `host_ms` are as in `answer`.
+        """
+        found = {
+            "link": 1e3 / float(self.read_ms(counted).mean()),
+            "decode": self.decoders * 1e3 / float(self.decode_ms(counted).mean()),
+            "output": self.output_per_s(self.output),
+        }
+        return found | ({"host": cores * 1e3 / host_ms} if host_ms else {})
 
-        A reading replaces `idct_cycles_per_block` and `call_cycles`; clock, interval and number of decoders stay.
-        The published decoder ran on an Alveo card. The band does not contain the difference to the FPGA of a SmartSSD.
+    def band(self, counted: Counted, cores: int, host_ms: float) -> list[dict[str, float]]:
+        """Return the `rates` with the slowest and with the fastest decoder: this card's, and each of `READINGS`.
+
+        A reading of the vendor's page replaces `idct_cycles_per_block` and `call_cycles`; clock, interval and number
+        of decoders stay. The published decoder ran on an Alveo card. The band does not contain the difference to the
+        FPGA of a SmartSSD.
         """
         figures = ("idct_cycles_per_block", "call_cycles")
         read = [self.changed(**{name: getattr(one, name) for name in figures}) for one in calibration.READINGS]
-        rates = [card.decode_per_s(counted) for card in (self, *read)]
-        return min(rates), max(rates)
+        found = [card.rates(counted, cores, host_ms) for card in (self, *read)]
+        return [choose(found, key=lambda rates: rates["decode"]) for choose in (min, max)]
 
     def answer(
-        self, counted: Counted, *, cpu_ms: float | None = None, cores: int | None = None,
-        accelerator: float | None = None, host_ms: float = 0.0,
-    ) -> CardAnswer:  # fmt: skip
+        self, counted: Counted, *, cpu_ms: float, cores: int, accelerator: float = math.inf, host_ms: float = 0.0
+    ) -> CardAnswer:
         """Return what this card would do with these photos.
 
         Parameters
         ----------
         counted : Counted
             Photos that the card decodes; see `labextras.offload.tokens.count`.
-        cpu_ms : float, optional
+        cpu_ms : float
             Milliseconds of a core per photo without the card: reading, decoding, resizing, augmenting.
-        cores : int, optional
+        cores : int
             Of the host.
-        accelerator : float, optional
-            Images per second that the accelerator trains.
+        accelerator : float
+            Images per second that the accelerator trains; by default it takes everything.
         host_ms : float
             Milliseconds of a core per photo that stay with the host: augmenting, batching.
 
@@ -205,16 +193,11 @@ class SmartSSD:
         ValueError
             If no photo was counted, or a figure is out of range.
         """
-        counted = counted.whole()
-        rates = {
-            "link": 1e3 / float(self.read_ms(counted).mean()),
-            "decode": self.decode_per_s(counted),
-            "output": self.output_gb_s * 1e9 / self.picture_bytes,
-        }
-        if host_ms and cores:
-            rates["host"] = cores * 1e3 / host_ms
-        band, photo_bytes = self.decode_band(counted), float(counted.bytes.mean())
-        return CardAnswer(self, rates, band, photo_bytes, len(counted), cpu_ms, cores, accelerator, host_ms)
+        cpu_ms, host_ms = number("cpu_ms", cpu_ms, 1e-6, 1e9), number("host_ms", host_ms, 0, 1e9)
+        cores = number("cores", cores, 1e-6, 1e9)
+        if accelerator != math.inf:
+            accelerator = number("accelerator", accelerator, 1e-6, 1e9)
+        return CardAnswer(self, counted.whole(), cpu_ms, cores, accelerator, host_ms)
 
     # -- a job with the card -------------------------------------------------------
 
@@ -236,10 +219,9 @@ class SmartSSD:
         """
         counted = counted.whole()
         read_ms, kb = float(self.read_ms(counted).mean()), float(counted.bytes.mean()) / 1e3
-        output_ms = batch_size * self.picture_bytes / (self.output_gb_s * 1e6)
-        answer = self.answer(counted, cores=cores, host_ms=host_ms)
-        if answer.limit == "host":
-            output_ms = batch_size * host_ms / cores
+        rates = self.rates(counted, cores, host_ms)
+        slowest = min(rates, key=rates.__getitem__)
+        output_ms = batch_size * 1e3 / rates["host" if slowest == "host" else "output"]
         # Work of the card takes no core of the host: in the simulation, the host sleeps during this work.
         costs = Costs(
             map={"decode": np.sort(self.decode_ms(counted))}, batch=output_ms,
@@ -255,7 +237,8 @@ class SmartSSD:
         threads = trace.threads
         for old, new in _RENAMED.items():
             threads = tuple(Thread(thread.name.replace(old, new), thread.kind) for thread in threads)
-        drawn = f"It delivers {answer.images_per_s:,.0f} images/s; the vendor's figures allow {answer.within}."
+        within = _from_to(*(min(ends.values()) for ends in self.band(counted, cores, host_ms)))
+        drawn = f"It delivers {rates[slowest]:,.0f} images/s; the vendor's figures allow {within}."
         assumptions = (f"The card is modelled: {self}. {drawn}", *trace.run.assumptions)
         return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=threads)
 
@@ -269,13 +252,13 @@ class SmartSSD:
         photo_bytes : float
             Bytes of a photo, the mean of the reader's album for example.
         """
-        rate = self.bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40))
+        rate = float(bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40)))
         note = "Line: published by the vendor, not measured here. Ring: the place of your photo on it (modelled)."
-        share = 100 * rate / max(self.p2p.values())
+        share = 100 * rate / max(P2P_READ.values())
         yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
         chart = charts.lines(
-            [size / 1024 for size in self.p2p],
-            {"P2P read": list(self.p2p.values())},
+            [size / 1024 for size in P2P_READ],
+            {"P2P read": list(P2P_READ.values())},
             x_label="bytes of one read (KB)",
             y_label="GB/s",
             title="Peer-to-peer reads, SSD to FPGA: small reads waste the link (modelled)",
@@ -302,121 +285,68 @@ class SmartSSD:
         return (
             f"SmartSSD (modelled): {many} at {self.clock_mhz:g} MHz, {every}, "
             f"{self.idct_cycles_per_block:g} cycles a block{call}; {reads}; {self.output} pictures of "
-            f"{self.picture_bytes:,} bytes at {self.output_gb_s:g} GB/s"
+            f"{self.picture_bytes(self.output):,} bytes at {self.output_gb_s:g} GB/s"
         )
 
 
-@dataclass(frozen=True, repr=False)
+def bandwidth_gb_s(read_bytes: Any) -> np.ndarray:
+    """Return the P2P bandwidth in GB/s for reads of so many bytes (number or array), interpolated in `P2P_READ`.
+
+    Between two sizes it is interpolated over the logarithm of the size. Below the smallest published size the number
+    of reads per second is kept, above the largest the bandwidth.
+    """
+    sizes, rates = np.array(list(P2P_READ), np.float64), np.array(list(P2P_READ.values()))
+    given = np.asarray(read_bytes, np.float64)
+    between = np.interp(np.log2(np.maximum(given, 1)), np.log2(sizes), rates)
+    return np.where(given < sizes[0], rates[0] * given / sizes[0], between)
+
+
 class CardAnswer:
     """What a card would do with the reader's photos; made by `SmartSSD.answer`. All of it is modelled.
 
-    Parameters
+    A band is a pair: with the slowest and with the fastest decoder that the vendor's page allows, see `SmartSSD.band`.
+
+    Attributes
     ----------
-    card : SmartSSD
     rates : dict of str to float
         Images per second of ``link``, ``decode`` (all decoders), ``output``, and ``host`` where work stays there.
-    decode_band : (float, float)
-        The decode rate of the slowest and of the fastest reading, see `SmartSSD.decode_band`.
-    photo_bytes : float
-        Mean bytes of a photo.
-    photos : int
-        How many were counted.
-    cpu_ms, cores, accelerator, host_ms
-        As given to `SmartSSD.answer`.
+    limit : str
+        The slowest of these.
+    images_per_s : float
+        Images per second that the card delivers, or that the host finishes, whichever is less.
+    cpu_per_s : float
+        Images per second that the host prepares without the card.
+    gain : float
+        How many times faster the job trains with the card.
+    decode_band, band, gain_band : (float, float)
+        The bands of the decode rate, of `images_per_s`, and of `gain`.
+    cores_saved : list of float
+        The band of the cores that the job does not need any more, at the speed at which it trains, lowest first.
     """
 
-    card: SmartSSD
-    rates: Mapping[str, float]
-    decode_band: tuple[float, float]
-    photo_bytes: float
-    photos: int
-    cpu_ms: float | None = ranged(number, 1e-6, 1e9, default=None, optional=True)
-    cores: int | None = ranged(number, 1e-6, 1e9, default=None, optional=True)
-    accelerator: float | None = ranged(number, 1e-6, 1e9, default=None, optional=True)
-    host_ms: float = ranged(number, 0, 1e9, default=0.0)
-    __post_init__ = check_ranges
-
-    @property
-    def images_per_s(self) -> float:
-        """Images per second that the card delivers, or that the host finishes, whichever is less."""
-        return min(self.rates.values())
-
-    @property
-    def band(self) -> tuple[float, float]:
-        """The lowest and the highest `images_per_s`, by the reading of the vendor's page."""
-        low, high = (min((self.rates | {"decode": rate}).values()) for rate in self.decode_band)
-        return low, high
-
-    @property
-    def within(self) -> str:
-        """The band in words."""
-        return _from_to(*self.band)
-
-    @property
-    def limit(self) -> str:
-        """What limits: ``link``, ``decode``, ``output`` or ``host``."""
-        return min(self.rates, key=lambda name: self.rates[name])
-
-    @property
-    def per_instance(self) -> float:
-        """Images per second that one decoder decodes, if nothing else limits."""
-        return self.rates["decode"] / self.card.decoders
-
-    @property
-    def instances_to_fill_link(self) -> int:
-        """How many decoders use up what the P2P link carries."""
-        return math.ceil(self.rates["link"] / self.per_instance - 1e-9)
-
-    @property
-    def output_rates(self) -> dict[str, float]:
-        """Images per second that the link to the host carries, by type of the picture."""
-        return {name: self.card.output_gb_s * 1e9 / self.card.changed(output=name).picture_bytes for name in DTYPES}
-
-    @property
-    def cpu_per_s(self) -> float | None:
-        """Images per second that the host prepares without the card; None without `cpu_ms` and `cores`."""
-        return None if self.cpu_ms is None or self.cores is None else self.cores * 1e3 / self.cpu_ms
-
-    @property
-    def cores_saved(self) -> tuple[float, float] | None:
-        """Cores that the job does not need any more, at the speed at which it trains: of both ends of the band.
-
-        None without `cpu_ms`.
-        """
-        if self.cpu_ms is None:
-            return None
-        most, saved = self.accelerator or math.inf, (self.cpu_ms - self.host_ms) / 1e3
-        low, high = sorted(min(rate, most) * saved for rate in self.band)
-        return low, high
-
-    @property
-    def gain(self) -> float | None:
-        """How many times faster the job trains with the card; None without `cpu_ms` and `cores`."""
-        return self._gain(self.images_per_s)
-
-    @property
-    def gain_band(self) -> tuple[float, float] | None:
-        """The `gain` at both ends of the band; None without `cpu_ms` and `cores`."""
-        return None if self.cpu_per_s is None else (self._gain(self.band[0]), self._gain(self.band[1]))
-
-    def _gain(self, images_per_s: float) -> float | None:
-        if self.cpu_per_s is None:
-            return None
-        need = self.accelerator or math.inf
-        return min(need, images_per_s) / min(need, self.cpu_per_s)
+    def __init__(
+        self, card: SmartSSD, counted: Counted, cpu_ms: float, cores: float, accelerator: float, host_ms: float
+    ) -> None:
+        self.card, self.counted, self.cores, self.accelerator = card, counted, cores, accelerator
+        self.cpu_ms, self.host_ms, self.cpu_per_s = cpu_ms, host_ms, cores * 1e3 / cpu_ms
+        self.rates, ends = card.rates(counted, cores, host_ms), card.band(counted, cores, host_ms)
+        self.limit = min(self.rates, key=self.rates.__getitem__)
+        self.images_per_s, self.band = self.rates[self.limit], tuple(min(rates.values()) for rates in ends)
+        self.decode_band = tuple(rates["decode"] for rates in ends)
+        fed = min(accelerator, self.cpu_per_s)
+        self.gain, *self.gain_band = (min(accelerator, rate) / fed for rate in (self.images_per_s, *self.band))
+        self.cores_saved = sorted(min(rate, accelerator) * (cpu_ms - host_ms) / 1e3 for rate in self.band)
 
     @property
     def verdict(self) -> str:
-        """Whether offload pays, in one sentence; empty where the figures of the CPU are missing.
+        """Whether offload pays, in one sentence.
 
         It pays if even the slowest reading gains `LEAST_GAIN`, and does not if even the fastest one gains less.
         Between the two it cannot be told.
         """
-        if self.gain_band is None:
-            return ""
         cpu, (low, high) = self.cpu_per_s, self.gain_band
-        if self.accelerator is not None and cpu >= self.accelerator:
-            return f"Does not pay: {self.cores} cores feed the accelerator already ({cpu:,.0f} images/s)."
+        if cpu >= self.accelerator:
+            return f"Does not pay: {self.cores:g} cores feed the accelerator already ({cpu:,.0f} images/s)."
         if high < LEAST_GAIN:
             return f"Does not pay: x{high:.2f} at most is no gain."
         gain = _from_to(low, high, "x{:.2f}")
@@ -425,21 +355,19 @@ class CardAnswer:
         return f"Pays: {gain}, {_from_to(cpu * low, cpu * high)} images/s instead of {cpu:,.0f}."
 
     def picture(self) -> Picture:
-        """Draw the three rates, and those of the CPU and the accelerator where they are known."""
+        """Draw the rates of the card, of the CPU and of the accelerator."""
         slow, fast = self.decode_band
         bars = {
             "link (P2P read)": self.rates["link"],
             f"decode ({self.card.decoders} on the card)": [slow, self.rates["decode"], fast],
-            **{f"output, {name}": rate for name, rate in self.output_rates.items()},
+            **{f"output, {dtype}": self.card.output_per_s(dtype) for dtype in DTYPES},
+            f"{self.cores:g} cores without a card": self.cpu_per_s,
+            f"{self.cores:g} cores, augmentation only": self.rates.get("host"),
+            "the accelerator takes": self.accelerator,
         }
-        if self.cpu_per_s is not None:
-            bars[f"{self.cores} cores without a card"] = self.cpu_per_s
-        if "host" in self.rates:
-            bars[f"{self.cores} cores, augmentation only"] = self.rates["host"]
-        if self.accelerator is not None:
-            bars["the accelerator takes"] = self.accelerator
+        bars = {name: rate for name, rate in bars.items() if rate not in (None, math.inf)}
         whisker = "The whisker of decode goes from the slowest to the fastest reading of the vendor's page."
-        note = f"Modelled. {whisker} The limit with the card: {self.limit}. {self.verdict}".strip()
+        note = f"Modelled. {whisker} The limit with the card: {self.limit}. {self.verdict}"
         chart = charts.bars(bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note)
         chart.text += f"\n{self}"
         return chart
@@ -450,33 +378,32 @@ class CardAnswer:
 
     def __str__(self) -> str:
         """Return every answer as some lines of text."""
-        card, link, many = self.card, self.rates["link"], self.card.decoders
-        slow, fast = self.decode_band
-        fill = [math.ceil(link * many / rate - 1e-9) for rate in (fast, slow)]
-        lines = [
-            f"{card}",
-            f"  {self.photos} photos of {self.photo_bytes / 1e3:,.0f} kB on average; in brackets: the slowest and the "
-            "fastest reading of the vendor's figures",
-            f"  one decoder      {self.per_instance:10,.0f} images/s ({_from_to(slow / many, fast / many)})",
-            *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),
-            f"  limit            {self.limit}: {self.images_per_s:,.0f} images/s ({self.within})",
-            f"  decoders to fill the link: {self.instances_to_fill_link} ({_from_to(*fill)}; "
-            f"it carries {link:,.0f} images/s)",
-            f"  output: {'; '.join(map(self._output, DTYPES))}",
+        link, many, photo = self.rates["link"], self.card.decoders, float(self.counted.bytes.mean())
+        one, *(slow, fast) = (rate / many for rate in (self.rates["decode"], *self.decode_band))
+        fill = [math.ceil(link / rate - 1e-9) for rate in (one, fast, slow)]
+        sizes = {dtype: self.card.picture_bytes(dtype) for dtype in DTYPES}
+        output = [
+            f"{dtype} {size / 1e3:,.0f} kB, {size / photo:.1f} x the JPEG, "
+            f"{self.card.output_per_s(dtype):,.0f} images/s"
+            for dtype, size in sizes.items()
         ]
-        if self.cores_saved is not None:
-            freed = f"{self.cpu_ms - self.host_ms:.2f} ms of a core per photo"
-            stays = f", {self.host_ms:.2f} ms stay" if self.host_ms else ""
-            saved = _from_to(*self.cores_saved, "{:.1f}")
-            lines.append(f"  the CPU saves {freed}{stays}: {saved} cores at the speed of the job")
-        return "\n".join(lines + [f"  {self.verdict}"] * bool(self.verdict))
+        stays = f", {self.host_ms:.2f} ms stay" if self.host_ms else ""
+        lines = [
+            f"{self.card}",
+            f"  {len(self.counted)} photos of {photo / 1e3:,.0f} kB on average; in brackets: the slowest and the "
+            "fastest reading of the vendor's figures",
+            f"  one decoder      {one:10,.0f} images/s ({_from_to(slow, fast)})",
+            *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),
+            f"  limit            {self.limit}: {self.images_per_s:,.0f} images/s ({_from_to(*self.band)})",
+            f"  decoders to fill the link: {fill[0]} ({_from_to(*fill[1:])}; it carries {link:,.0f} images/s)",
+            f"  output: {'; '.join(output)}",
+            f"  the CPU saves {self.cpu_ms - self.host_ms:.2f} ms of a core per photo{stays}: "
+            f"{_from_to(*self.cores_saved, '{:.1f}')} cores at the speed of the job",
+            f"  {self.verdict}",
+        ]
+        return "\n".join(lines)
 
     __repr__ = __str__
-
-    def _output(self, name: str) -> str:
-        size = self.card.changed(output=name).picture_bytes
-        ratio = f"{size / self.photo_bytes:.1f} x the JPEG"
-        return f"{name} {size / 1e3:,.0f} kB, {ratio}, {self.output_rates[name]:,.0f} images/s"
 
 
 def _from_to(low: float, high: float, form: str = "{:,.0f}") -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from labextras.offload.opencl import drivers
-from labextras.offload.opencl.devices import Device, NoDevice
+from labextras.offload.opencl.devices import NoDevice
 from labkit.common import processes
 from labkit.common.numbers import number, whole
 from labkit.timeline.trace import Span, Trace
@@ -69,9 +69,8 @@ class Tried:
 
 
 def try_kernel(
-    source: str, name: str, arguments: Sequence[Any], size: Sequence[int] | int, *,
-    local: Sequence[int] | int | None = None, limit_s: float = 10, device: Device | None = None,
-) -> Tried:  # fmt: skip
+    source: str, name: str, arguments: Sequence[Any], size: Sequence[int] | int, *, limit_s: float = 10
+) -> Tried:
     """Compile a kernel and run it in a child process, so that it cannot harm this one.
 
     It runs from the same state three times, with other bytes around its arrays. So a read up to 64 KiB outside of an
@@ -90,12 +89,10 @@ def try_kernel(
         One for each parameter, in order: an array for a pointer, a number else. An array's dtype must be that of the
         parameter. Nothing here is changed: what the kernel writes comes back in `Tried.outputs`. At most 256 MB in
         all: each run copies them.
-    size, local : int or sequence of int
-        Work-items, and work-items of a group, in up to three dimensions.
+    size : int or sequence of int
+        Work-items in up to three dimensions; the source may say how many are a group, by ``reqd_work_group_size``.
     limit_s : float
         Seconds for everything, the copying of the arguments included; the answer comes at most 2 seconds later.
-    device : Device, optional
-        Of `labextras.offload.devices`; by default the first one.
 
     Raises
     ------
@@ -121,9 +118,7 @@ def try_kernel(
         "deadline": time.monotonic() + limit_s,
         "source": source,
         "name": name,
-        "size": _sizes("size", size),
-        "local": None if local is None else _sizes("local", local),
-        "device": None if device is None else [device.platform, device.name, device.owner],
+        "size": _sizes(size),
     }
     with _lock:
         return _child().run(job, arrays, limit_s)
@@ -139,11 +134,11 @@ def _array(place: int, value: Any) -> np.ndarray:
     return array
 
 
-def _sizes(name: str, value: Any) -> list[int]:
+def _sizes(value: Any) -> list[int]:
     values = [value] if np.ndim(value) == 0 else list(value)
     if not 1 <= len(values) <= 3:
-        raise ValueError(f"{name} is {value!r}; allowed: one to three numbers")
-    return [whole(name, each, 1, 2**31 - 1, other="in up to three dimensions") for each in values]
+        raise ValueError(f"size is {value!r}; allowed: one to three numbers")
+    return [whole("size", each, 1, 2**31 - 1, other="in up to three dimensions") for each in values]
 
 
 def send(to: connection.Connection, message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
@@ -216,13 +211,11 @@ _SIGNALS = {
 }
 _OUTSIDE = "it reads or writes outside of its arrays, or its private arrays are larger than the stack of a work-item"
 _BARRIER = "a barrier that not every work-item of a group reaches"
-_RECURSION = "a function that calls itself, which OpenCL C does not allow"
-_PRINTING = "more printing than there is time for"
 
 
 def _late(stage: str, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float) -> str:
     name, total = job["name"], sum(array.nbytes for array in arrays)
-    why = ["a loop without an end", *_suspects(job["source"], printing=True)]
+    why = ["a loop without an end", *_suspects(job["source"])]
     sentences = {
         "start": f"the process that tries kernels did not start within {limit_s:g} s: this machine is busy, try again",
         "copy": f"{limit_s:g} s were not enough to copy the arguments of {name}, {total / 1e6:,.1f} MB, and back",
@@ -244,24 +237,10 @@ def _crashed(code: int, stage: str, job: dict[str, Any]) -> str:
     return f"{name} crashed its process ({what}): {', or '.join(why)}"
 
 
-def _suspects(source: str, printing: bool = False) -> list[str]:
-    """Return other possible reasons for a kernel that crashes or does not end, judged by its source."""
+def _suspects(source: str) -> list[str]:
+    """Return another possible reason for a kernel that crashes or does not end, judged by its source."""
     code = re.sub(r"//[^\n]*|/\*.*?\*/|\"(\\.|[^\"\\\n])*\"", " ", source, flags=re.DOTALL)
-    found = [_BARRIER] if re.search(r"\bbarrier\s*\(", code) else []
-    found += [_RECURSION] if _recursive(code) else []
-    return found + ([_PRINTING] if printing and re.search(r"\bprintf\s*\(", code) else [])
-
-
-def _recursive(code: str) -> bool:
-    """Return True if a function of a source without comments calls itself, directly or through others."""
-    parts = re.split(r"\b(?!(?:if|for|while|switch)\b)(\w+)\s*\([^(){};]*\)\s*\{", code)
-    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
-    calls = {name: {other for other in bodies if re.search(rf"\b{other}\s*\(", body)} for name, body in bodies.items()}
-    # A function that calls none of the others is no part of a circle; without circles, all go in the end.
-    while leaves := [name for name, called in calls.items() if not called & calls.keys()]:
-        for name in leaves:
-            del calls[name]
-    return bool(calls)
+    return [_BARRIER] if re.search(r"\bbarrier\s*\(", code) else []
 
 
 _lock = threading.Lock()

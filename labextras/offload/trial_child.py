@@ -22,7 +22,7 @@ import numpy as np
 import pyopencl as cl
 
 from labextras.offload.opencl import drivers
-from labextras.offload.opencl.devices import devices
+from labextras.offload.opencl.devices import NoDevice
 from labextras.offload.opencl.engine import BuildError, Engine
 from labextras.offload.trial import receive, send
 from labkit.common.processes import link_to_parent
@@ -81,9 +81,9 @@ class _KernelRuns:
         if len(self.arguments) != len(given):
             expected = ", ".join(f"{one.type} {one.name}" for one in self.arguments)
             raise BadKernel(f"{self.name} takes {len(self.arguments)} arguments ({expected}), got {len(given)}")
-        self.size, self.local = tuple(job["size"]), job["local"] and tuple(job["local"])
-        wanted = self.kernel.get_work_group_info(cl.kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, engine.device)
-        _check_groups(engine.device, self.size, self.local, tuple(wanted))
+        self.size = tuple(job["size"])
+        group = self.kernel.get_work_group_info(cl.kernel_work_group_info.COMPILE_WORK_GROUP_SIZE, engine.device)
+        self.local = tuple(group[: len(self.size)]) if any(group) else None
         for one, value in zip(self.arguments, given, strict=True):
             one.take(value)
         self.arrays = [one for one in self.arguments if one.pointer]
@@ -232,41 +232,25 @@ class _Argument:
         self.given = wanted.type(value)
 
 
-def _check_groups(device: Any, size: Sequence[int], local: Sequence[int] | None, wanted: Sequence[int]) -> None:
-    """Refuse groups that do not fit; `wanted` are the sizes that the source declares, 0 in all dimensions if none."""
-    if any(wanted) and (local is None or (*local, 1, 1)[:3] != wanted):
-        raise BadKernel(f"the source asks for groups of {wanted} by reqd_work_group_size, and local is {local}")
-    if local is None:
-        return
-    if len(local) != len(size):
-        raise BadKernel(f"size has {len(size)} dimensions and local has {len(local)}")
-    for axis, (items, of_group) in enumerate(zip(size, local, strict=True)):
-        if items % of_group:
-            why = f"{items} is no multiple of {of_group} (dimension {axis})"
-            raise BadKernel(f"size is {size} and local is {local}: {why}")
-    items, most = math.prod(local), device.max_work_group_size
-    if items > most:
-        raise BadKernel(f"local is {local}, {items} work-items; the device has room for {most}")
-
-
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
 @lru_cache
-def _engine(wanted: tuple[str, ...] | None) -> Engine:
-    """Return an engine on the device of this platform, name and owner, or on the first one."""
-    fitting = [d for d in devices() if wanted in (None, (d.platform, d.name, d.owner))]
-    if not fitting:
-        what = f"no device {wanted[1]!r}" if wanted else "no OpenCL device"
-        raise BadKernel(f"there is {what} in the process that tries kernels; `labkit doctor` says more")
-    return Engine(fitting[0])
+def _engine() -> Engine:
+    """Return an engine on the first device."""
+    try:
+        return Engine()
+    except NoDevice:
+        raise BadKernel(
+            "there is no OpenCL device in the process that tries kernels; `labkit doctor` says more"
+        ) from None
 
 
 def attempt(job: dict[str, Any], given: Sequence[np.ndarray], stage: Stage) -> tuple[dict[str, Any], list[np.ndarray]]:
     """Do one job; return the answer for the parent and the arrays that the kernel wrote."""
     stage("start")
-    engine = _engine(job["device"] and tuple(job["device"]))
+    engine = _engine()
     trial = _KernelRuns(engine, job, given, stage)
     engine.forget()
     outputs = trial.run()

@@ -77,40 +77,23 @@ THEMES = {
     ),
 }  # fmt: skip
 
-_chosen: str | None = None
-
-
-def use_theme(name: str | None) -> None:
-    """Choose the theme of all later pictures; None goes back to ``LABKIT_THEME``, or else light.
-
-    Raises
-    ------
-    ValueError
-        If there is no such theme.
-    """
-    global _chosen
-    _chosen = None if name is None else theme(name).name
-
 
 def asked_for(name: str | None = None) -> list[str]:
-    """Return the themes in which a page shows a picture: `name`, or the chosen one; both where neither is given."""
-    name = name or _chosen or os.environ.get("LABKIT_THEME")
+    """Return the themes in which a page shows a picture: `name`, or that of ``LABKIT_THEME``; both without either."""
+    name = name or os.environ.get("LABKIT_THEME")
     return [theme(name).name] if name else list(THEMES)
 
 
 def theme(name: str | None = None) -> Theme:
-    """Return a theme by name; without one, the chosen one, that of ``LABKIT_THEME``, or light.
+    """Return a theme by name; without one, that of ``LABKIT_THEME``, or light.
 
     Raises
     ------
     ValueError
         If there is no such theme; the sentence says who asked for it.
     """
-    source = "theme"
-    if name is None:
-        name = _chosen or os.environ.get("LABKIT_THEME") or "light"
-        source = "LABKIT_THEME" if not _chosen else source
-    return THEMES[one_of(source, name, THEMES)]
+    source, asked = ("theme", name) if name is not None else ("LABKIT_THEME", os.environ.get("LABKIT_THEME") or "light")
+    return THEMES[one_of(source, asked, THEMES)]
 
 
 def luminance(color: str) -> float:

@@ -7,10 +7,7 @@ be like them.
 
 from __future__ import annotations
 
-import errno
 import math
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import number, whole
+from labkit.common.numbers import whole
 from labkit.common.table import Table, Tabular
 from labkit.pipelines.structure import check_dataset
 
@@ -182,65 +179,37 @@ def choices(variants: Mapping[str, Any], *, sample: int = SAMPLE) -> Choices:
     return Choices(found, available()[0])
 
 
-def guard(
-    dataset: Any, *, elements: int | None = None, share: float = SHARE, available_bytes: int | None = None
-) -> Estimate:
+def guard(dataset: Any, *, elements: int | None = None) -> Estimate:
     """Return the estimate of a cache in memory, or refuse it before it begins.
 
     Parameters
     ----------
     dataset, elements
         As `estimate`.
-    share : float
-        Of the free memory that the cache may take, above 0, up to 1.
-    available_bytes : int, optional
-        Free memory; measured if not given.
 
     Raises
     ------
     MemoryError
-        If it does not fit: one sentence with the estimate, what is free, and what to do.
+        If it does not fit into `SHARE` of the free memory: the estimate, what is free, and what to do.
     TypeError, ValueError
         As `estimate`.
     """
-    number("share", share, above=0, most=1)
-    free, source = available() if available_bytes is None else (available_bytes, "as given")
-    whole("available_bytes", free, 0)
+    free, source = available()
     found = estimate(dataset, elements=elements)
-    if found.high_bytes > share * free:
+    if found.high_bytes > SHARE * free:
         raise MemoryError(
             f"this cache would take about {size(found.high_bytes)} ({found.elements:,} elements of "
-            f"{size(found.element_bytes)}), and {share:.0%} of the {size(free)} that are free ({source}) is "
-            f"{size(share * free)}: cache earlier in the pipeline, where elements are smaller (bytes of the "
+            f"{size(found.element_bytes)}), and {SHARE:.0%} of the {size(free)} that are free ({source}) is "
+            f"{size(SHARE * free)}: cache earlier in the pipeline, where elements are smaller (bytes of the "
             "file, uint8 before float32), or fewer elements, or into a file"
         )
     return found
 
 
-def cache(dataset: Any, file: str | os.PathLike[str] = "", *, elements: int | None = None, share: float = SHARE) -> Any:
-    """Return ``dataset.cache(file)``, or refuse it where memory (or, with a file, the disk) has no room.
-
-    Raises
-    ------
-    MemoryError
-        As `guard`.
-    OSError
-        If the disk has no room; nothing is written then.
-    TypeError, ValueError
-        As `estimate`.
-    """
-    name = os.fspath(file)
-    if not name:
-        guard(dataset, elements=elements, share=share)
-        return dataset.cache()
-    folder = Path(name).absolute().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"the folder {folder} of the cache does not exist")
-    needed, free = estimate(dataset, elements=elements).high_bytes, shutil.disk_usage(folder).free
-    if needed > share * free:
-        words = f"this cache would take about {size(needed)}, and {size(free)} are free in {folder}"
-        raise OSError(errno.ENOSPC, f"{words}: cache earlier in the pipeline, where elements are smaller")
-    return dataset.cache(name)
+def cache(dataset: Any, *, elements: int | None = None) -> Any:
+    """Return ``dataset.cache()``, or refuse it where memory has no room; parameters and errors are those of `guard`."""
+    guard(dataset, elements=elements)
+    return dataset.cache()
 
 
 def available() -> tuple[int, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from labkit.simulate.costs import Costs, Knobs, lognormal, stragglers
 from labkit.simulate.fitting import fit
-from labkit.simulate.model import Forecast, Model, limits
+from labkit.simulate.forecast import Forecast, Model, limits
 from labkit.timeline.trace import Trace
 
 __all__ = [

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import numpy as np
 
 from labkit.simulate.costs import Costs, Knobs
-from labkit.simulate.model import Model
-from labkit.simulate.modelled import OVERHEAD
+from labkit.simulate.forecast import Model
+from labkit.simulate.simulated_trace import OVERHEAD
 from labkit.timeline.intervals import union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline

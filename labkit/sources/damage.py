@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -57,53 +57,44 @@ class DamageReport:
     faults : tuple of Damage
     whole : int
         Records that are whole, those behind a damaged one included.
-    expected : int or None
-        Records that should be there; None if their number is not known.
+    expected : int
+        Records that should be there.
     """
 
     faults: tuple[Damage, ...]
     whole: int
-    expected: int | None = None
+    expected: int
 
     @property
-    def lost(self) -> int | None:
-        """Records that are not whole or not there; None if the number that should be there is not known."""
-        return None if self.expected is None else self.expected - self.whole
+    def lost(self) -> int:
+        """Records that are not whole or not there."""
+        return self.expected - self.whole
 
     def __repr__(self) -> str:
         """Return the count, then a line for each fault."""
-        of = f" of {self.expected:,}" if self.expected is not None else ""
-        head = f"{self.whole:,}{of} records are whole"
+        head = f"{self.whole:,} of {self.expected:,} records are whole"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
 
 
-def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> DamageReport:
-    """Read every byte of TFRecord files, without TensorFlow, and report what is damaged and where.
+def find(shards: Shards) -> DamageReport:
+    """Read every byte of shards, without TensorFlow, and report what is damaged and where.
 
-    Parameters
-    ----------
-    source : Shards, path or paths
-        `Shards` know their counts and checksums, so that records missing at the end are found, too, and whole ones of
-        another file. Files alone do not; their first bytes tell how they are compressed.
-
-    Raises
-    ------
-    ValueError
-        If there is no file to read.
+    They know their counts and checksums, so that records missing at the end are found, too, and whole ones of another
+    file.
     """
     faults, whole = [], 0
-    files = _files(source)
-    for path, compression, count, digest in files:
+    digests = shards.digests or [None] * len(shards)
+    for path, count, digest in zip(map(Path, shards.paths), shards.counts, digests, strict=True):
         seen = 0
         marked = len(faults)
         try:
-            for record in framing.scan(path, compression):
+            for record in framing.scan(path, shards.compression):
                 if record.fault:
                     faults.append(Damage(path.name, record.index, record.byte, record.fault))
                 seen += not record.fault
         except OSError as error:
             faults.append(Damage(path.name, 0, 0, f"the file cannot be read ({error.strerror})"))
-        if count is not None and seen != count and len(faults) == marked:
+        if seen != count and len(faults) == marked:
             size = path.stat().st_size
             faults.append(Damage(path.name, seen, size, f"ends after {seen:,} whole records; {count:,} were written"))
         elif digest is not None and len(faults) == marked and identity(path)["sha256"] != digest:
@@ -111,18 +102,16 @@ def find(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[st
                 Damage(path.name, 0, 0, "whole, but not the file that was written: its SHA-256 is another one")
             )
         whole += seen
-    counts = [count for _, _, count, _ in files]
-    return DamageReport(tuple(faults), whole, sum(counts) if None not in counts else None)
+    return DamageReport(tuple(faults), whole, shards.count)
 
 
-def rescue(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> Iterator[bytes]:
+def rescue(shards: Shards) -> Iterator[bytes]:
     """Yield the payload of every whole record, those behind a damaged one included.
 
     Slower than TensorFlow's reader, and what is lost is lost in silence: for use after `find`.
     """
-    for path, compression, *_ in _files(source):
-        if path.is_file():
-            yield from (record.payload for record in framing.scan(path, compression) if not record.fault)
+    for path in filter(os.path.isfile, shards.paths):
+        yield from (record.payload for record in framing.scan(path, shards.compression) if not record.fault)
 
 
 def plant(
@@ -168,18 +157,6 @@ def plant(
         middle = round(len(data) * (record + 0.5) / shards.counts[shard])
     write_aside(paths[shard], _damaged(data, kind, byte, middle))
     return replace(shards, paths=paths)
-
-
-def _files(source: Shards | str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> list[tuple]:
-    """Return ``(path, compression, records, SHA-256)`` of each file; None for what is not known."""
-    if isinstance(source, Shards):
-        digests = source.digests or [None] * len(source)
-        entries = zip(source.paths, source.counts, digests, strict=True)
-        return [(Path(path), source.compression, count, digest) for path, count, digest in entries]
-    paths = [source] if isinstance(source, (str, os.PathLike)) else list(source)
-    if not paths:
-        raise ValueError("source is empty; name at least one file")
-    return [(Path(path), None, None, None) for path in paths]
 
 
 def _damaged(data: bytearray, kind: str, byte: int, middle: int) -> bytes:

@@ -14,7 +14,6 @@ import mmap
 import os
 import zlib
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
@@ -28,8 +27,8 @@ CHUNK = 1 << 18
 _MASK = 0xA282EAD8
 #: The most bytes that one byte of a deflated stream can stand for (zlib's technical notes).
 _DEFLATE_LIMIT = 1032
-#: Tells zlib to find out by itself which header a stream has, GZIP's or its own.
-_EITHER = 47
+#: Which header zlib is to expect: GZIP's or its own.
+_HEADERS = {"GZIP": 31, "ZLIB": 15}
 
 
 class Record(NamedTuple):
@@ -96,59 +95,29 @@ def varint(value: int) -> bytes:
     return bytes([*groups, value])
 
 
-def compression(path: str | os.PathLike[str]) -> str:
-    """Return how a file is compressed, from its first bytes: ``""``, ``"GZIP"`` or ``"ZLIB"``."""
-    start = _start(path)
-    if _announces(start):
-        return ""
-    if start[:2] == b"\x1f\x8b":
-        guess = "GZIP"
-    elif len(start) > 1 and start[0] & 15 == 8 and int.from_bytes(start[:2], "big") % 31 == 0:
-        guess = "ZLIB"
-    else:
-        return ""
-    with open(path, "rb") as file:
-        if _announces(_Deflated(file).get(0, HEAD)):
-            return guess
-        # A damaged length can look like the start of a compressed file; then whole records follow it as they are.
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
-            return guess if _next(_Mapped(whole), 0, len(whole)) is None else ""
-
-
-def scan(path: str | os.PathLike[str], compressed: str | None = None) -> Iterator[Record]:
+def scan(path: str | os.PathLike[str], compression: str = "") -> Iterator[Record]:
     """Yield every whole record of a file, in order, and a `Record` with a fault wherever one is not.
 
     Parameters
     ----------
     path : path
-    compressed : {"", "GZIP", "ZLIB"}, optional
-        How the file is compressed; if it is not given, the first bytes of the file decide.
+    compression : {"", "GZIP", "ZLIB"}
+        How the file is compressed.
 
     Raises
     ------
     OSError
         If the file cannot be read.
     """
-    path = Path(path)
-    size, actual = path.stat().st_size, compression(path)
-    if size and compressed is not None and compressed != actual:
-        names = {"": "an uncompressed file", "GZIP": "a GZIP file", "ZLIB": "a ZLIB file"}
-        wrong = f"not {names[compressed]}" + (f" but {names[actual]}" if actual or _announces(_start(path)) else "")
-        yield Record(0, 0, b"", wrong)
-        return
+    size = os.stat(path).st_size
     with open(path, "rb") as file:
         if not size:
             yield Record(0, 0, b"", "the file is empty")
-        elif not actual:
+        elif not compression:
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
                 yield from _records(_Mapped(whole), size)
         else:
-            yield from _records(_Deflated(file), size * _DEFLATE_LIMIT)
-
-
-def _start(path: str | os.PathLike[str]) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(HEAD)
+            yield from _records(_Deflated(file, _HEADERS[compression]), size * _DEFLATE_LIMIT)
 
 
 def _announces(start: bytes) -> bool:
@@ -225,9 +194,9 @@ class _Mapped:
 class _Deflated:
     """Bytes of a compressed file, unpacked when they are read; bytes before them are soon dropped."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._unpack = zlib.decompressobj(_EITHER)
+    def __init__(self, file: BinaryIO, header: int) -> None:
+        self._file, self._header = file, header
+        self._unpack = zlib.decompressobj(header)
         self._kept, self._start, self._ended, self._rest = bytearray(), 0, False, b""
         #: Why the stream ended early, if it did.
         self.broken = ""
@@ -258,7 +227,7 @@ class _Deflated:
             self._rest = self._unpack.unused_data or self._file.read(CHUNK)
             self._ended = not self._rest
             if self._rest[:2] == b"\x1f\x8b":  # GZIP files put behind each other
-                self._unpack = zlib.decompressobj(_EITHER)
+                self._unpack = zlib.decompressobj(self._header)
             elif self._rest:
                 self._ended, self.broken = True, "bytes stand behind the end of the compressed stream"
 

@@ -1,6 +1,6 @@
 """The generated photos as files: made in parallel, written aside, resumable, checked.
 
-One folder holds one set, ``<home>/lab_photos_files/<version>-seed<seed>``: a folder of JPEGs per
+One folder holds the set, ``<home>/lab_photos_files/<version>-seed<seed>``: a folder of JPEGs per
 class, and ``checksums.tsv``, to which one line is added per finished photo (path, bytes, SHA-256).
 A photo without its line, or unlike it, is made again. The scales share the files.
 
@@ -19,7 +19,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import connection
 from pathlib import Path
@@ -33,6 +33,8 @@ from labkit.common.progress import fast, kind
 generator = shipped.module("data/lab_photos", "generator")
 
 LEDGER = "checksums.tsv"
+#: The line of a ledger that names its set.
+TITLE = f"# {generator.NAME} {generator.VERSION} seed {generator.SEED}"
 #: Leftovers of a killed process are removed after so many seconds; a younger file may be one that is being written.
 LEFTOVER_S = 3600
 # One process for each core is enough: each computes in one thread.
@@ -64,23 +66,18 @@ class PhotoFault(NamedTuple):
     what: str
 
 
-def folder(home: Path, seed: int = generator.SEED) -> Path:
-    """Return the folder of the set of this generator version and `seed`."""
-    return home / "lab_photos_files" / f"{generator.VERSION}-seed{seed}"
+def folder(home: Path) -> Path:
+    """Return the folder of the set of this generator version."""
+    return home / "lab_photos_files" / f"{generator.VERSION}-seed{generator.SEED}"
 
 
-def title(seed: int) -> str:
-    """Return the line of a ledger that names its set."""
-    return f"# {generator.NAME} {generator.VERSION} seed {seed}"
-
-
-def ledger(place: Path, title: str) -> dict[str, Entry]:
+def ledger(place: Path) -> dict[str, Entry]:
     """Return path to `Entry` for every complete line of a ledger; a line cut short by a kill does not count.
 
     Raises
     ------
     ValueError
-        If the ledger is that of another set than `title`.
+        If the ledger is that of another set.
     """
     try:
         lines = (place / LEDGER).read_text("utf-8", "replace").splitlines()
@@ -90,15 +87,15 @@ def ledger(place: Path, title: str) -> dict[str, Entry]:
         raise explained(error, place) from error
     entries = {}
     for line in lines:
-        if line.startswith("# ") and line != title and re.fullmatch(r"# \S+ \S+ seed \d+", line):
-            raise ValueError(f"{place / LEDGER} is of the set {line[2:]!r}, not {title[2:]!r}: move that folder away")
+        if line.startswith("# ") and line != TITLE and re.fullmatch(r"# \S+ \S+ seed \d+", line):
+            raise ValueError(f"{place / LEDGER} is of the set {line[2:]!r}, not {TITLE[2:]!r}: move that folder away")
         fields = line.split("\t")
         if len(fields) == 3 and fields[1].isdecimal() and re.fullmatch("[0-9a-f]{64}", fields[2]):
             entries[fields[0]] = Entry(int(fields[1]), fields[2])
     return entries
 
 
-def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool = False) -> list[PhotoFault]:
+def faults(place: Path, count: int, thorough: bool = False) -> list[PhotoFault]:
     """Return what is missing or wrong among the first `count` photos.
 
     Parameters
@@ -106,10 +103,10 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
     thorough : bool
         Read every byte and compare checksums; else presence and size are compared.
     """
-    entries = ledger(place, title(seed))
+    entries = ledger(place)
 
     def look(index: int) -> PhotoFault | None:
-        name = generator.plan(index, seed).file
+        name = generator.plan(index).file
         path, entry = place / name, entries.get(name)
         try:
             size, what = path.stat().st_size, ""
@@ -127,13 +124,7 @@ def faults(place: Path, count: int, seed: int = generator.SEED, thorough: bool =
         return [fault for fault in (pool.map if thorough else map)(look, range(count)) if fault]
 
 
-def make(
-    place: Path,
-    indices: Sequence[int],
-    seed: int = generator.SEED,
-    progress: bool = True,
-    workers: int | None = None,
-) -> None:
+def make(place: Path, indices: Sequence[int], progress: bool = True, workers: int | None = None) -> None:
     """Make the photos with these numbers, with a progress bar.
 
     Ctrl-C, a kill or a full disk leave finished photos only; a later call makes the others.
@@ -154,26 +145,20 @@ def make(
         for name in generator.CLASSES:
             (place / name).mkdir(parents=True, exist_ok=True)
         sweep(place, "*/.*.part")
-        with appending(place, title(seed)):
-            _paint(place, indices, seed, progress, min(workers or cores(), len(indices)))
+        _entitle(place)
+        _paint(place, indices, generator.SEED, progress, min(workers or cores(), len(indices)))
     except OSError as error:
         raise explained(error, place) from error
 
 
-@contextlib.contextmanager
-def appending(place: Path, title: str) -> Iterator[Callable[[str, int, str], Any]]:
-    """Give a function that adds (path, bytes, SHA-256) to a ledger.
-
-    Each line is one write, so that two processes may append at once.
-    """
+def _entitle(place: Path) -> None:
+    """Let the ledger name its set, and begin a new line: one that a kill cut short must not swallow the next."""
     with open(place / LEDGER, "ab+", buffering=0) as file:
         file.seek(0)
         before = file.read()
-        # A line that a kill cut short must not swallow the next one.
         torn = b"\n" if before and not before.endswith(b"\n") else b""
-        if torn or title.encode() not in before.splitlines():
-            file.write(torn + title.encode() + b"\n")
-        yield lambda *entry: file.write(generator.line(*entry))
+        if torn or TITLE.encode() not in before.splitlines():
+            file.write(torn + TITLE.encode() + b"\n")
 
 
 def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, workers: int) -> None:

@@ -17,7 +17,7 @@ from labkit.sources.photo_files import PhotoFile, bar, generator
 
 #: Files and folders that operating systems and tools leave; names with a leading dot are ignored, too.
 _IGNORED = {"thumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"}
-#: What `problem` shows of many files at most.
+#: Of so many files that are no photos the sentence is shown.
 _SHOWN = 50
 #: Segments that may stand before the data of an image (tables, frames, comments, the camera's), and bare markers.
 _SCAN = 0xDA
@@ -25,18 +25,14 @@ _HEADER = {*range(0xC0, 0xD0), *range(_SCAN, 0xF0), 0xFE} - {0xC8}
 _BARE = {0x00, 0x01, *range(0xD0, 0xD8)}
 
 
-def scan(
-    folder: Path, progress: bool = True, skip_bad: bool = False
-) -> tuple[tuple[str, ...], list[PhotoFile], list[str]]:
-    """Return the classes (names of the folders, sorted), the photos, one of each class in turn, and what is left out.
+def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[PhotoFile]]:
+    """Return the classes (names of the folders, sorted), and the photos, one of each class in turn.
 
     Parameters
     ----------
     folder : Path
     progress : bool
         Show a bar where it takes long.
-    skip_bad : bool
-        Leave out what is no photo, with a sentence for each such file.
 
     Raises
     ------
@@ -78,22 +74,15 @@ def scan(
                 except ValueError as error:
                     bad.append(str(error))
                 looked.update()
-            if not whole and skip_bad:
-                raise ValueError(f"{shown(place)} holds no whole JPEG: {bad[-1]}")
             for rank, (path, size) in enumerate(whole):
                 held_out = rank % generator.HELD_OUT_EVERY == generator.HELD_OUT_EVERY - 1
                 rows.append(PhotoFile(path, label, rank, size, held_out))
-    if bad and not skip_bad:
-        raise ValueError(bad[0] if len(bad) == 1 else problem(bad, "skip_bad=True leaves them out"))
+    if bad:
+        more = [f"and {len(bad) - _SHOWN:,} more"] if len(bad) > _SHOWN else []
+        many = "\n  ".join([f"{len(bad):,} files are not photos:", *bad[:_SHOWN], *more])
+        raise ValueError(bad[0] if len(bad) == 1 else many)
     rows.sort(key=lambda row: (row.rank, row.label))
-    return tuple(place.name for place in classes), rows, bad
-
-
-def problem(bad: list[str], then: str) -> str:
-    """Return how many files are no photos and what follows from it, and a line for each of the first 50."""
-    more = [f"and {len(bad) - _SHOWN:,} more"] if len(bad) > _SHOWN else []
-    count = "1 file is not a photo" if len(bad) == 1 else f"{len(bad):,} files are not photos"
-    return "\n  ".join([f"{count}; {then}:", *bad[:_SHOWN], *more])
+    return tuple(place.name for place in classes), rows
 
 
 def shown(path: Path) -> str:

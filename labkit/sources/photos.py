@@ -1,6 +1,6 @@
-"""The photos a pipeline reads: the lab's own set, a folder of the reader's, or a TFDS set by name.
+"""The photos a pipeline reads: the lab's own set, or a folder of the reader's.
 
-All three come as plain files, paths and labels, so that reading and decoding stay where the lesson
+Both come as plain files, paths and labels, so that reading and decoding stay where the lesson
 is, in the notebook. Nothing is downloaded.
 """
 
@@ -41,7 +41,7 @@ class Photos:
     held_out : ndarray of bool, shape (n,)
         True for the photos of the validation split.
     note : str or None
-        One sentence for the reader: why there is no TFDS form, where the files come from.
+        One sentence for the reader: why there is no TFDS form.
     """
 
     name: str
@@ -148,33 +148,26 @@ def load(
     scale: str | None = None,
     home: str | os.PathLike[str] | None = None,
     progress: bool = True,
-    seed: int = generator.SEED,
-    skip_bad: bool = False,
 ) -> Photos:
     """Return photos to read; the lab's own are made first where they are missing.
 
     Parameters
     ----------
     source : str or path
-        ``"lab_photos"``; a folder with one folder of JPEGs per class; or the name of a TFDS set
-        that is prepared on this disk (in `home`, TFDS_DATA_DIR or ``~/tensorflow_datasets``).
+        ``"lab_photos"``, or a folder with one folder of JPEGs per class.
     scale : str, optional
         For the lab's own: ``tiny`` 160, ``small`` 1,280 or ``full`` 12,800 photos; else LABKIT_SCALE, else small.
     home : path, optional
         Instead of `labkit.photos.home`.
     progress : bool
         Show a bar while photos are made or checked; LABKIT_FAST silences it too.
-    seed : int
-        Another seed paints another set, in a folder of its own.
-    skip_bad : bool
-        Go on without the files of a folder that are not whole JPEGs; `Photos.note` counts and names them.
 
     Raises
     ------
     TypeError
         If `source` is no text and no path.
     ValueError
-        For an unknown scale or set, an empty folder, or files that are not whole JPEGs: a sentence that names them all.
+        For an unknown scale, an empty folder, or files that are not whole JPEGs: a sentence that names them all.
     FileNotFoundError, NotADirectoryError
         If a folder is missing, or is a file.
     OSError
@@ -182,23 +175,17 @@ def load(
     """
     if not isinstance(source, (str, os.PathLike)) or not os.fspath(source):
         kind = ValueError if source == "" else TypeError
-        raise kind(f"source is {source!r}; allowed: {_NAME!r}, a folder, or the name of a TFDS set prepared here")
-    place = _home(home)
+        raise kind(f"source is {source!r}; allowed: {_NAME!r}, or a folder")
     if source == _NAME:
-        return _own(place, _scale(scale), seed, progress, thorough=False)
-    if isinstance(source, str) and not expanded("source", source).exists() and tfds_sets.looks_like_name(source):
-        return _tfds(source, place, progress)
+        return _own(_home(home), _scale(scale), progress, thorough=False)
     folder = expanded("source", source)
-    classes, rows, bad = photo_folder.scan(folder, progress, skip_bad)
-    return _photos(folder.resolve().name, classes, rows, photo_folder.problem(bad, "left out") if bad else None)
+    return _photos(folder.resolve().name, *photo_folder.scan(folder, progress))
 
 
 def prepare(
     scale: str | None = None,
     home: str | os.PathLike[str] | None = None,
     progress: bool = True,
-    *,
-    seed: int = generator.SEED,
 ) -> Photos:
     """Make the lab's photos, check every byte of what is there, and pack them for TFDS.
 
@@ -207,8 +194,8 @@ def prepare(
 
     Parameters
     ----------
-    scale, home, progress, seed
-        As in `load`. The TFDS form exists for the default seed.
+    scale, home, progress
+        As in `load`.
 
     Raises
     ------
@@ -218,11 +205,11 @@ def prepare(
         If the disk is full: one sentence, before anything is written where that can be known.
     """
     place, scale = _home(home), _scale(scale)
-    packed = seed == generator.SEED and not tfds_sets.is_whole(place, scale) and tfds_sets.problem() is None
-    photos = _own(place, scale, seed, progress, thorough=True, also_bytes=SCALES[scale] * generator.MEAN_BYTES * packed)
+    packed = not tfds_sets.is_whole(place, scale) and tfds_sets.problem() is None
+    photos = _own(place, scale, progress, thorough=True, also_bytes=SCALES[scale] * generator.MEAN_BYTES * packed)
     if packed:
-        tfds_sets.build(place, scale, photo_files.folder(place, seed), progress)
-    return replace(photos, note=_note(place, scale, seed))
+        tfds_sets.build(place, scale, photo_files.folder(place), progress)
+    return replace(photos, note=_note(place, scale))
 
 
 def _home(given: str | os.PathLike[str] | None) -> Path:
@@ -234,19 +221,19 @@ def _scale(scale: str | None) -> str:
     return one_of(where, scale if scale is not None else os.environ.get("LABKIT_SCALE") or "small", SCALES)
 
 
-def _own(place: Path, scale: str, seed: int, progress: bool, thorough: bool, also_bytes: int = 0) -> Photos:
-    folder, count = photo_files.folder(place, seed), SCALES[scale]
-    wrong = photo_files.faults(folder, count, seed, thorough)
+def _own(place: Path, scale: str, progress: bool, thorough: bool, also_bytes: int = 0) -> Photos:
+    folder, count = photo_files.folder(place), SCALES[scale]
+    wrong = photo_files.faults(folder, count, thorough)
     if damaged := [str(fault.path) for fault in wrong if fault.what == "damaged"]:
         some = ", ".join(damaged[:3]) + (f" and {len(damaged) - 3} more" if len(damaged) > 3 else "")
         warnings.warn(f"made again, because not as their checksums say: {some}", stacklevel=3)
     needed = len(wrong) * generator.MEAN_BYTES + also_bytes
     photo_files.require_space(place, needed, f"preparing {_NAME}/{scale}")
-    photo_files.make(folder, [fault.index for fault in wrong], seed, progress)
-    shots = [generator.plan(index, seed) for index in range(count)]
-    known = photo_files.ledger(folder, photo_files.title(seed))
+    photo_files.make(folder, [fault.index for fault in wrong], progress)
+    shots = [generator.plan(index) for index in range(count)]
+    known = photo_files.ledger(folder)
     rows = [PhotoFile(folder / s.file, s.label, 0, known[s.file].bytes, s.held_out) for s in shots]
-    return _photos(f"{_NAME}/{scale}", generator.CLASSES, rows, _note(place, scale, seed))
+    return _photos(f"{_NAME}/{scale}", generator.CLASSES, rows, _note(place, scale))
 
 
 def _photos(name: str, classes: tuple[str, ...], rows: list[PhotoFile], note: str | None = None) -> Photos:
@@ -254,21 +241,5 @@ def _photos(name: str, classes: tuple[str, ...], rows: list[PhotoFile], note: st
     return Photos(name, tuple(map(str, paths)), labels, classes, sizes, held_out, note)
 
 
-def _note(place: Path, scale: str, seed: int) -> str | None:
-    if seed != generator.SEED:
-        return f"painted from seed {seed}: plain files only, the TFDS form has seed {generator.SEED}."
+def _note(place: Path, scale: str) -> str | None:
     return None if tfds_sets.is_built(place, scale) else tfds_sets.problem()
-
-
-def _tfds(source: str, place: Path, progress: bool) -> Photos:
-    own = expanded("TFDS_DATA_DIR", os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
-    prepared = tfds_sets.find(source, [place, own])
-    if prepared is None:
-        raise ValueError(
-            f"{source!r} is no folder here and no TFDS set prepared in {place} or {own}; labkit downloads nothing: "
-            "prepare the set with tensorflow-datasets first, or name a folder"
-        )
-    if reason := tfds_sets.problem():
-        raise ValueError(f"{source!r} is prepared in {prepared}, but {reason}")
-    classes, rows = tfds_sets.export(source, prepared, place, progress)
-    return _photos(source, classes, rows, f"copied unchanged from the TFDS records in {prepared}.")

@@ -69,9 +69,6 @@ class Storage:
 
     def __post_init__(self) -> None:
         """Check the figures."""
-        for word in ("name", "source"):
-            if not isinstance(getattr(self, word), str) or not getattr(self, word).strip():
-                raise ValueError(f"storage {word} is {getattr(self, word)!r}; allowed: a text that is not empty")
         number(f"latency_ms of storage {self.name!r}", self.latency_ms, 0, _LONGEST_MS, unit="of milliseconds")
         if self.bandwidth_mb_s != math.inf:
             name, unlimited = f"bandwidth_mb_s of storage {self.name!r}", "or math.inf for no limit"

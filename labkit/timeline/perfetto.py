@@ -1,4 +1,6 @@
-"""Export to the trace-event JSON that ui.perfetto.dev and chrome://tracing open.
+"""What a file for ui.perfetto.dev says beside its spans: processes, tracks, and where the run comes from.
+
+The timeline in the browser writes the file (``view.perfetto()`` in ``labkit/views/timeline.js``).
 
 Perfetto drops a slice that partly overlaps another on its track ("misplaced", "overlapping
 complete event"), so a track holds only spans that nest or are disjoint; one that crosses another is
@@ -8,14 +10,11 @@ moved to a second track of the same thread.
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
 import numpy as np
 
-from labkit.common.files import write_aside
 from labkit.timeline.nesting import tracks
-from labkit.timeline.trace import CATEGORIES, Trace
+from labkit.timeline.trace import Trace
 
 #: Processes in the order in which they are listed; each kind of thread is one.
 PROCESSES = {
@@ -25,35 +24,6 @@ PROCESSES = {
     "pipeline": "input pipeline",
     "host": "other threads",
 }
-
-
-def save(trace: Trace, path: str | os.PathLike[str]) -> Path:
-    """Write a trace as Chrome trace-event JSON, compressed when `path` ends in ``.gz``; aside and renamed.
-
-    Times are microseconds since the first span with three decimals: every nanosecond is kept. Where the
-    trace comes from is in ``otherData`` and in the arguments of every span.
-
-    Parameters
-    ----------
-    trace : Trace
-    path : path
-        ``.json`` or ``.json.gz``.
-
-    Returns
-    -------
-    Path
-
-    Raises
-    ------
-    ValueError
-        If `path` has another ending.
-    """
-    path = Path(path)
-    if not path.name.endswith((".json", ".json.gz")):
-        raise ValueError(f"{path} is no name for a Perfetto trace; allowed: names that end in .json or .json.gz")
-    process, track, events = places(trace)
-    head = f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about(trace))},"traceEvents":[\n'
-    return write_aside(path, head + ",\n".join([*events, *_spans(trace, process, track)]) + "\n]}\n")
 
 
 def about(trace: Trace) -> dict[str, str]:
@@ -110,20 +80,3 @@ def places(trace: Trace, below: int = 0, label: str = "") -> tuple[np.ndarray, n
             add("thread_name", int(process[i]), number, name=thread.name + (f" ({extra + 1})" if extra else ""))
             add("thread_sort_index", int(process[i]), number, sort_index=number)
     return process[trace.thread], first[trace.thread] + within, events
-
-
-def _spans(trace: Trace, process: np.ndarray, track: np.ndarray) -> list[str]:
-    """Return one complete event per span, in the order of the trace: a span comes before those that it encloses."""
-    names = [json.dumps(name) for name in trace.names]
-    origin = json.dumps(trace.run.origin)
-    start, length = trace.start_ns - trace.start_ns[:1], trace.duration_ns
-    return [
-        f'{{"ph":"X","name":{names[n]},"cat":"{CATEGORIES[c]}","pid":{p},"tid":{t},'
-        f'"ts":{us}.{ns:03d},"dur":{dus}.{dns:03d},'
-        f'"args":{{"category":"{CATEGORIES[c]}","step":{step},"origin":{origin}}}}}'
-        for n, c, p, t, us, ns, dus, dns, step in zip(
-            trace.name.tolist(), trace.category.tolist(), process.tolist(),
-            track.tolist(), (start // 1000).tolist(), (start % 1000).tolist(),
-            (length // 1000).tolist(), (length % 1000).tolist(), trace.step.tolist(), strict=True,
-        )
-    ]  # fmt: skip

@@ -85,15 +85,13 @@ def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "
     ValueError
         As `bars`; or if two panels differ in their names.
     """
-    _named(values, "values")
-    drawn: dict[str, dict[str, _Value]] = {}
-    names: list[str] = []
-    for unit, given in values.items():
-        _named(given, "values")
-        names = names or list(given)
-        if set(given) != set(names):
-            raise ValueError(f"the panel {unit!r} names {sorted(given)}; allowed: the names of the first, {names}")
-        drawn[unit] = {name: _value(given[name], f"the bar of {name!r}", least=0) for name in names}
+    names = list(next(iter(values.values()), ()))
+    if not names or any(set(given) != set(names) for given in values.values()):
+        raise ValueError(f"values are {values!r:.60}; allowed: for each unit the same names, one or more")
+    drawn = {
+        unit: {name: _value(given[name], f"the bar of {name!r}", least=0) for name in names}
+        for unit, given in values.items()
+    }
     table = [(name, *(str(rows[name]) for rows in drawn.values())) for name in names]
     text = _text(title, note, ("", *drawn), table)
     ends = []
@@ -138,16 +136,15 @@ def lines(
     Raises
     ------
     ValueError
-        If `x` does not rise, lengths differ, a value is not a finite number, or there are more than 14 series.
+        If `x` does not rise, lengths differ, a value is not a finite number, or there are no series, or more than 14.
     """
     places = [_value(v, "x").middle for v in x]
     if not places or any(b <= a for a, b in itertools.pairwise(places)):
         raise ValueError(f"x is {x!r:.60}; allowed: one or more numbers, strictly rising")
     if log_x and places[0] <= 0:
         raise ValueError(f"x begins at {_number(places[0])}; allowed with log_x: numbers above 0")
-    _named(series, "series")
-    if len(series) > MOST:
-        raise ValueError(f"series holds {len(series)} names; allowed: up to {MOST}, more cannot be told apart")
+    if not 1 <= len(series) <= MOST:
+        raise ValueError(f"series holds {len(series)} names; allowed: 1 to {MOST}, more cannot be told apart")
     rows: dict[str, list[_Value]] = {}
     for name, given in series.items():
         rows[name] = [_value(v, f"a value of series {name!r}") for v in given]
@@ -223,14 +220,11 @@ def points(
     Raises
     ------
     ValueError
-        If there are no points, one is no pair, or a value is not a finite number.
+        If there are no points, or a value is not a finite number.
     """
-    _named(values, "values")
-    rows: dict[str, tuple[float, float]] = {}
-    for name, given in values.items():
-        if not isinstance(given, Sequence) or isinstance(given, str) or len(given) != 2:
-            raise ValueError(f"the point of {name!r} is {given!r:.60}; allowed: a pair (x, y)")
-        rows[name] = (_value(given[0], f"x of {name!r}").middle, _value(given[1], f"y of {name!r}").middle)
+    if not values:
+        raise ValueError("values hold no point; allowed: one or more")
+    rows = {name: (number(f"x of {name!r}", x), number(f"y of {name!r}", y)) for name, (x, y) in values.items()}
     table = [(name, _number(a), _number(b)) for name, (a, b) in rows.items()]
     text = _text(title, note, ("", x_label, y_label), table)
     spots = "; ".join(f"{name} at {_number(a)}, {_number(b)}" for name, (a, b) in rows.items())
@@ -247,14 +241,6 @@ def _value(given: Any, what: str, least: float | None = None) -> _Value:
     several = list(given) if hasattr(given, "__iter__") and not isinstance(given, (str, bytes)) else [given]
     rounds = [number(what, one, least, other="that is finite, or several") for one in several or [given]]
     return _Value(statistics.median(rounds), min(rounds), max(rounds), len(rounds))
-
-
-def _named(given: Any, what: str) -> None:
-    if not isinstance(given, Mapping) or not given:
-        raise ValueError(f"{what} is {given!r:.60}; allowed: a dict with one name or more")
-    for name in given:
-        if not isinstance(name, str) or not name.strip():
-            raise ValueError(f"a name in {what} is {name!r}; allowed: a text that is not empty")
 
 
 def _number(value: float) -> str:

@@ -32,7 +32,7 @@ COLOURS = 48
 #: Width of the lines of a hatching, in points.
 HATCH = 0.6
 
-_FORMATS = ("png", "svg", "pdf")
+_FORMATS = ("png", "svg")
 
 #: A picture on a page: the one in the colours of the page, and its text to unfold. The attribute ``hidden`` holds where
 #: a page drops styles: a notebook that is not trusted.
@@ -89,7 +89,7 @@ class Picture:
     title, alt, text : str
         One line; one or two sentences; all numbers of the picture.
     name : str, optional
-        Theme in which it is shown; without one, the theme chosen by `use_theme`, or else that of the page.
+        Theme in which it is shown; without one, that of ``LABKIT_THEME``, or else that of the page.
     block : callable, optional
         Returns what the interactive timeline draws of the same runs; see `labkit.views.layout`.
     """
@@ -147,7 +147,7 @@ class Picture:
         return self._encode(self._look(theme).name, "svg").decode()
 
     def save(self, path: str | os.PathLike[str], theme: str | None = None) -> Path:
-        """Write the picture as PNG, SVG or PDF, by the ending of `path`; aside and renamed.
+        """Write the picture as PNG or SVG, by the ending of `path`; aside and renamed.
 
         Raises
         ------
@@ -215,8 +215,7 @@ class Picture:
             if form in ("png", "webp"):
                 self._write_pixels(figure, out, form)
             else:
-                date, words = ("Date", "Description") if form == "svg" else ("CreationDate", "Subject")
-                known = {date: None, "Creator": None, "Title": self.title, words: self.alt}
+                known = {"Date": None, "Creator": None, "Title": self.title, "Description": self.alt}
                 figure.savefig(out, format=form, dpi=DPI, metadata=known)
                 return out.getvalue()
         return self._pixels.setdefault((look, form), out.getvalue())

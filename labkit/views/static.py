@@ -14,24 +14,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from labkit.common.numbers import whole
-from labkit.common.palette import LEGEND, THEMES, Theme, text_on, use_theme
+from labkit.common.palette import LEGEND, Theme, text_on
 from labkit.timeline.causes import CAUSES
 from labkit.timeline.intervals import union
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
 from labkit.timeline.wording import milliseconds, percent
-from labkit.views.detail import lod, most_at_once, threads_at_work
+from labkit.views.bars_for_width import lod, most_at_once, threads_at_work
 from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, FigurePage, Words, fit, height_of, measure
-from labkit.views.layout import TimelineLayout, words
-from labkit.views.layout.choice import chosen_lanes, cores_line
+from labkit.views.layout import TimelineLayout, texts
+from labkit.views.layout.lane_choice import chosen_lanes, cores_line
 from labkit.views.picture import DPI, WIDTH, Picture
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["THEMES", "Picture", "compare", "draw", "picture_of", "use_theme"]
+__all__ = ["Picture", "compare", "draw", "picture_of"]
 
 #: Steps of a picture, and lanes of each of its timelines, where nothing else is asked for.
 _STEPS = 4
@@ -44,7 +44,7 @@ TALL, _LOW, SPACE = 0.4, 0.32, 0.06
 #: The band of all workers: its height in inches, and its columns in pixels.
 BAND_TALL, _COLUMN = 1.0, 6
 
-Steps = int | slice | tuple[int, int] | None
+Steps = int | slice | None
 
 
 def draw(
@@ -63,9 +63,9 @@ def draw(
     theme : {"light", "dark"}, optional
     title : str, optional
         The name of the run by default. Whether the run was measured or modelled is always written below it.
-    steps : int, slice or (first, last), optional
-        The steps to zoom in on: their number from the first on, a slice of positions in the window, or the numbers of
-        the first and the last one. By default four around the longest gap, or fewer where there are fewer.
+    steps : int or slice, optional
+        The steps to zoom in on: their number from the first on, or a slice of positions in the window. By default four
+        around the longest gap, or fewer where there are fewer.
     lanes : iterable of str, optional
         Names of the lanes to show, in the order of the timeline; the accelerator is always shown. By default more than
         three workers are one band, the threads at work by kind; beside it stand the lane that was waited for most, the
@@ -110,9 +110,6 @@ def compare(
         If there is no such theme, step or lane, or `labels` are not two.
     """
     pair = [timeline_of(before, "drawn"), timeline_of(after, "drawn")]
-    labels = (labels,) if isinstance(labels, str) else tuple(labels)
-    if len(labels) != 2:
-        raise ValueError(f"labels are {labels!r}; allowed: two texts, for before and after")
     if steps is not None:
         steps = whole("steps", steps, 1, other="(the same for both)")
     return picture_of(TimelineLayout(pair, labels, title), theme=theme, steps=steps, lanes=lanes)
@@ -181,7 +178,7 @@ class _Panel:
     def names(self) -> list[str]:
         """Everything that is written on the left of the lanes."""
         more = [f"+ {len(self.hidden)} more lane{'s' * (len(self.hidden) > 1)}"] if self.hidden else []
-        return [*(" ".join(lane.name.split()) for lane in self.lanes), *[words.BAND] * bool(self.band), *more]
+        return [*(" ".join(lane.name.split()) for lane in self.lanes), *[texts.BAND] * bool(self.band), *more]
 
 
 def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | None) -> _Panel:
@@ -216,15 +213,10 @@ def _zoom(timeline: Timeline, steps: Steps) -> tuple[int, int, str]:
             b += a
     elif isinstance(steps, slice):
         a, b, stride = steps.indices(count)
-    elif isinstance(steps, tuple) and len(steps) == 2:
-        place = {number: i for i, number in enumerate(numbers.tolist())}
-        a, b = place.get(steps[0], count), place.get(steps[1], -1) + 1
     elif isinstance(steps, (int, np.integer)) and not isinstance(steps, bool):
         b = int(steps)
     if not 0 <= a < b <= count or stride != 1:
-        raise ValueError(
-            f"steps is {steps!r}; allowed: 1 to {count}, a slice, or (first, last) in rising order; {known}"
-        )
+        raise ValueError(f"steps is {steps!r}; allowed: 1 to {count}, or a slice; {known}")
     one, other = numbers[a], numbers[b - 1]
     name = f"step {one}" if b - a == 1 else f"steps {one}–{other}"
     which = f"{name} of {count}" if b - a < count else f"all {count} steps" if count > 1 else "the only step"
@@ -379,10 +371,10 @@ def _band(page: FigurePage, axis: _Axis, panel: _Panel, y: float, threads: np.nd
         shown = [panel.first_ns / 1e6, panel.last_ns / 1e6]
         axis.axes.plot(shown, [at] * 2, color=look.ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
     middle, left = axis.top + y + BAND_TALL / 2, axis.left - 0.1
-    page.write(left, middle, words.BAND, ha="right")
+    page.write(left, middle, texts.BAND, ha="right")
     for number, at in ((most, y + LINE / 2), (0, base - LINE / 2)):
         page.write(left, axis.top + at, f"{number}", SMALL, look.muted, ha="right")
-    page.write(axis.left + axis.width + 0.1, middle, f"{words.at_work(panel.band)} threads")
+    page.write(axis.left + axis.width + 0.1, middle, f"{texts.at_work(panel.band)} threads")
 
 
 def _rectangles(axes: Axes, start: Any, end: Any, top: Any, bottom: Any, color: str, **more: Any) -> None:
@@ -513,13 +505,13 @@ def _gaps(page: FigurePage, axis: _Axis, panel: _Panel, y: float, high: float) -
 
 def _legend(panels: list[_Panel], pixel: float, most: int) -> list[list[tuple[str, str, float]]]:
     """Return the legend in rows of (what, words, width in inches): only what occurs in the picture; `pixel` in ns."""
-    cores = words.cores_of(panel.cores(most) for panel in panels)
+    cores = texts.cores_of(panel.cores(most) for panel in panels)
     lanes = [lane for panel in panels for lane in (*panel.lanes, *panel.band)]
-    found = [(CATEGORIES[c], words.LABELS[CATEGORIES[c]]) for c in words.legend(lanes) if CATEGORIES[c] in LEGEND]
+    found = [(CATEGORIES[c], texts.LABELS[CATEGORIES[c]]) for c in texts.legend(lanes) if CATEGORIES[c] in LEGEND]
     more = {
         ("cores", cores): bool(cores),
-        ("gap", words.of_gap(p.timeline for p in panels)): any(len(p.timeline.gaps) for p in panels),
-        ("node", words.of_node(p.timeline for p in panels)): any(
+        ("gap", texts.of_gap(p.timeline for p in panels)): any(len(p.timeline.gaps) for p in panels),
+        ("node", texts.of_node(p.timeline for p in panels)): any(
             lane.kind in ("pipeline", "host") and (lane.category == CATEGORIES.index("iterator")).any()
             for panel in panels
             for lane in panel.lanes

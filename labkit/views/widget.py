@@ -81,10 +81,7 @@ class TimelineWidget(anywidget.AnyWidget):
         if height is not None:
             height = whole("height", height, 100, unit="of pixels,", other="or None for as high as the lanes")
         self._theme = None if theme is None else theme_of(theme).name
-        self._labels = (labels,) if isinstance(labels, str) else tuple(labels)
-        if len(self._labels) != 2:
-            raise ValueError(f"labels are {self._labels!r}; allowed: two texts, for before and after")
-        self._title, self._steps = title, steps
+        self._labels, self._title, self._steps = labels, title, steps
         self._pages: list[str] = []
         block = self._build(timeline, after)
         self._key = _digest(block)

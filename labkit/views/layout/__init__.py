@@ -20,11 +20,11 @@ from labkit.timeline.lanes import Lane, lane_of
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent, short_op
-from labkit.views.detail import most_at_once
-from labkit.views.layout import words
+from labkit.views.bars_for_width import most_at_once
+from labkit.views.layout import texts
 from labkit.views.layout.block import VERSION, Block
-from labkit.views.layout.choice import APART, blamed_lane, cores_line, on_device, workers_of
-from labkit.views.layout.places import OVERVIEW, overlaid, stacked
+from labkit.views.layout.lane_choice import APART, blamed_lane, cores_line, on_device, workers_of
+from labkit.views.layout.lane_positions import OVERVIEW, overlaid, stacked
 
 __all__ = ["OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout"]
 
@@ -67,7 +67,7 @@ class TimelineLayout:
     def __init__(
         self, timelines: Iterable[Timeline | Trace], labels: Iterable[str] = ("",), title: str | None = None
     ) -> None:
-        given, labels = list(timelines), [str(label) for label in labels]
+        given, labels = list(timelines), [labels] if isinstance(labels, str) else [str(label) for label in labels]
         if len(given) != len(labels) or len(given) not in (1, 2):
             raise ValueError(f"labels are {labels!r}; allowed: one text for each of the {len(given)} timelines")
         self.timelines = [timeline_of(each, "shown") for each in given]
@@ -75,7 +75,7 @@ class TimelineLayout:
         self.title = str(title or (" and ".join(labels) if len(labels) == 2 else name or "Timeline"))
         self.lanes = [[*timeline.lanes, *_not_shown(timeline)] for timeline in self.timelines]
         self.runs = [_run(*each) for each in zip(self.timelines, labels, self.lanes, strict=True)]
-        self.alt = words.alt(self.title, self.runs)
+        self.alt = texts.alt(self.title, self.runs)
 
     def __repr__(self) -> str:
         """Return title, runs and spans on one line."""
@@ -94,7 +94,7 @@ class TimelineLayout:
         for i, (run, timeline, more) in enumerate(zip(self.runs, self.timelines, self.block.runs, strict=True)):
             lanes = [each | rows for each, rows in zip(run["lanes"], more["lanes"], strict=True)]
             gaps = _sentences(timeline)
-            tables = words.tables(i, run, timeline, gaps["texts"])
+            tables = texts.tables(i, run, timeline, gaps["texts"])
             band = _band(timeline)
             runs.append(run | more | {"lanes": lanes, "gaps": gaps, "tables": tables, "band": band})
         return {
@@ -102,10 +102,10 @@ class TimelineLayout:
             "title": self.title,
             "alt": self.alt,
             "span_ns": max(timeline.span_ns for timeline in self.timelines),
-            "categories": words.categories(self.timelines),
-            "legend": words.entries(self.timelines, runs, self.lanes),
-            "hint": words.hint(self.timelines, any(map(len, itertools.chain(*self.lanes)))),
-            "themes": {name: words.colours(name) for name in THEMES},
+            "categories": texts.categories(self.timelines),
+            "legend": texts.entries(self.timelines, runs, self.lanes),
+            "hint": texts.hint(self.timelines, any(map(len, itertools.chain(*self.lanes)))),
+            "themes": {name: texts.colours(name) for name in THEMES},
             "runs": runs,
             "layouts": {
                 "stacked": stacked(runs),
@@ -124,7 +124,7 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
     """Return what is written about a run and its lanes."""
     count, device = len(timeline.lanes), on_device(timeline)
     storage = {k: name for k, name in enumerate(timeline.names) if short_op(name) == _STORAGE}
-    headline, figures = provenance(timeline.run), words.figures_and_blame(timeline)
+    headline, figures = provenance(timeline.run), texts.figures_and_blame(timeline)
     return {
         "label": label,
         "head": " · ".join(filter(None, (label, headline, figures))),
@@ -141,7 +141,7 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
         "lanes": [
             {
                 "name": " ".join(lane.name.split()), "kind": lane.kind, "spans": f"{len(lane):,}",
-                "busy": percent(lane.share), "note": words.note(lane), "shown": k < count,
+                "busy": percent(lane.share), "note": texts.note(lane), "shown": k < count,
                 # Where train steps are the accelerator, a lane of waits would repeat its gaps; a table names it.
                 "drawn": k < count and (lane.kind != "wait" or device),
                 # Kernels are shown twice, on their stream and on the accelerator; they are exported once.
@@ -164,7 +164,7 @@ def _band(timeline: Timeline) -> dict[str, Any] | None:
     band = [lanes[k] for k in workers]
     most = most_at_once(band, 0, timeline.span_ns)
     hidden = [k for k, lane in enumerate(lanes) if lane.kind == "pipeline" and k != blamed]
-    busy, cores = f"{words.at_work(band)} of {most}", cores_line(timeline, most)
+    busy, cores = f"{texts.at_work(band)} of {most}", cores_line(timeline, most)
     return {"lanes": workers, "hidden": hidden, "most": most, "busy": busy, "cores": cores}
 
 
@@ -181,5 +181,5 @@ def _sentences(timeline: Timeline) -> dict[str, Any]:
     causes = timeline.causes
     longest = np.sort(np.argsort(-timeline.gaps.length_ns, kind="stable")[:SENTENCES]).tolist()
     chosen = {k: causes[k] for k in longest}
-    parts = {k: found for k, cause in chosen.items() if (found := words.parts(cause.parts))}
+    parts = {k: found for k, cause in chosen.items() if (found := texts.parts(cause.parts))}
     return {"kinds": list(CAUSES), "texts": {k: cause.text for k, cause in chosen.items()}, "parts": parts}

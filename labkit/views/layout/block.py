@@ -22,7 +22,7 @@ from labkit.timeline import perfetto
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
-from labkit.views.layout.places import strip
+from labkit.views.layout.lane_positions import strip
 
 VERSION = 4
 

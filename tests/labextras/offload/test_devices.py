@@ -269,17 +269,6 @@ def test_a_damaged_kernel_is_gone_when_the_cache_is_emptied(home, tmp_path):
     assert python(home + KERNEL).stdout == "sum 135\n"
 
 
-@pytest.mark.long
-@pytest.mark.opencl
-def test_two_processes_may_begin_with_one_empty_folder(home):
-    code = home + KERNEL
-    both = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        for _ in range(3)
-    ]
-    assert [one.communicate()[0] for one in both] == ["sum 135\n"] * 3
-
-
 @pytest.mark.opencl
 def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a_warning(home, tmp_path):
     (tmp_path / "kernels").write_text("a file, no folder")

@@ -290,22 +290,14 @@ def test_the_short_form_is_the_preprocessor(engine, make):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"size": 0}, "size is 0; allowed: .* from 1 to 4,096"),
         ({"size": 4097}, "size is 4097; allowed: "),
         ({"dtype": "float16"}, "dtype is 'float16'; allowed: uint8, float32"),
-        ({"dtype": "pixels"}, "dtype is 'pixels'; allowed: "),
         ({"seed": -1}, "seed is -1; allowed: a whole number from 0 to "),
         ({"counter": 2**64}, "counter is 18446744073709551616; allowed: "),
-        ({"size": "224"}, "size is '224'; allowed: a whole number"),
-        ({"size": 7.5}, "size is 7.5; allowed: "),
         ({"size": 8.0}, "size is 8.0; allowed: "),
         ({"size": True}, "size is True; allowed: "),
-        ({"size": [8]}, r"size is \[8\]; allowed: "),
-        ({"seed": 1.5}, "seed is 1.5; allowed: "),
         ({"seed": False}, "seed is False; allowed: "),
-        ({"counter": "1"}, "counter is '1'; allowed: "),
         ({"counter": 1.0}, "counter is 1.0; allowed: "),
-        ({"counter": np.bool_(True)}, "counter is .*True.*; allowed: "),
     ],
 )
 def test_arguments_that_are_not_possible_are_told(engine, arguments, sentence):
@@ -320,16 +312,6 @@ def test_arguments_that_are_not_possible_are_told(engine, arguments, sentence):
     if "counter" in arguments:
         with pytest.raises(ValueError, match=sentence):
             Preprocessor(engine, size=1)([], **arguments)
-
-
-def test_numbers_and_kinds_of_numpy_are_those_of_python(engine, make):
-    from labextras.offload import Preprocessor
-
-    numpys = Preprocessor(engine, np.int64(40), np.dtype(">f4"), np.bool_(True), np.uint64(2**64 - 1))
-    files = [jpeg(smooth(60, 80))]
-    made, wanted = numpys(files, np.int32(5)), make(size=40, augment=True, seed=2**64 - 1)(files, 5)
-    assert made.images.dtype == np.float32
-    np.testing.assert_array_equal(made.images, wanted.images)
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (4, 4, 4), (0, 4, 3)])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import io
+import math
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from labextras.offload import calibration, smartssd, tokens
-from labextras.offload.smartssd import P2P_READ, SmartSSD
+from labextras.offload.smartssd import P2P_READ, SmartSSD, bandwidth_gb_s
 from labextras.offload.tokens import Counted
 from labkit import Timeline
 from labkit.recording import accelerators
@@ -22,6 +23,10 @@ def work(count=8, size=100_000, symbols=130_000, blocks=4608, bad=0):
     """Return `count` equal photos, the last `bad` of them not counted."""
     columns = (np.full(count, n, np.int64) for n in (size, symbols, blocks))
     return Counted(*columns, np.array([0] * (count - bad) + [1] * bad, np.int64), "a test")
+
+
+def answer_of(card, photos, cpu_ms=3.0, cores=2, **host):
+    return card.answer(photos, cpu_ms=cpu_ms, cores=cores, **host)
 
 
 def jpeg(width, height, seed=0, **options):
@@ -44,7 +49,7 @@ KINDS = {
 }
 
 
-# -- the three rates -----------------------------------------------------------------------------
+# -- the rates ------------------------------------------------------------------------------------
 
 
 def test_a_reading_meets_the_picture_that_fixed_it():
@@ -54,108 +59,98 @@ def test_a_reading_meets_the_picture_that_fixed_it():
         assert check.error(reading.picture, reading.name) == pytest.approx(0, abs=1e-6)
     lena = calibration.VENDOR[0].counted
     assert (lena.blocks[0], lena.tokens[0]) == (6144, 131_119)
-    assert SmartSSD().answer(lena).per_instance == pytest.approx(243e6 / (80_600 + 131_119))
+    assert answer_of(SmartSSD(), lena).rates["decode"] == pytest.approx(243e6 / (80_600 + 131_119))
 
 
-def test_the_band_of_a_card_contains_every_published_picture_and_every_reading():
-    check, figures = calibration.check(), ("idct_cycles_per_block", "call_cycles")
+def test_the_band_of_a_card_contains_every_published_picture():
+    check = calibration.check()
     for one in calibration.VENDOR:
-        low, high = SmartSSD().answer(one.counted).decode_band
+        low, high = answer_of(SmartSSD(), one.counted).decode_band
         assert low <= one.decoder_per_s * (1 + 1e-9)
         assert one.decoder_per_s <= high * (1 + 1e-9)
         assert (low, high) == pytest.approx(check.band(one.name))
-        for reading in calibration.READINGS:
-            card = SmartSSD(**{name: getattr(reading, name) for name in figures})
-            rate = card.answer(one.counted).per_instance
-            assert rate == pytest.approx(check.modelled[reading.name][one.name])
-            assert low <= rate * (1 + 1e-9)
-            assert rate <= high * (1 + 1e-9)
     assert "(-63 %)" in str(check), "that a reading is far off for a large picture is said, not hidden"
 
 
 @given(
     symbols=st.integers(2, 500_000), blocks=st.integers(1, 50_000), call=st.integers(0, 500_000),
-    decoders=st.integers(1, 16), host_ms=st.floats(0, 2),
+    decoders=st.integers(1, 16), host_ms=st.floats(0, 2), cpu_ms=st.floats(0.05, 20),
 )  # fmt: skip
-def test_the_band_holds_the_card_s_own_answer_whatever_its_figures_are(symbols, blocks, call, decoders, host_ms):
+def test_the_band_holds_the_card_s_own_answer_and_the_verdict_is_that_of_both_ends(
+    symbols, blocks, call, decoders, host_ms, cpu_ms
+):
     card = SmartSSD(call_cycles=call, decoders=decoders)
-    answer = card.answer(work(symbols=symbols, blocks=blocks), cpu_ms=3.0, cores=2, host_ms=host_ms)
+    answer = answer_of(card, work(symbols=symbols, blocks=blocks), cpu_ms, host_ms=host_ms)
     assert answer.decode_band[0] <= answer.rates["decode"] <= answer.decode_band[1]
     assert answer.band[0] <= answer.images_per_s <= answer.band[1]
     assert answer.gain_band[0] <= answer.gain <= answer.gain_band[1]
     assert answer.band[1] <= min(answer.rates[name] for name in answer.rates if name != "decode")
+    enough = [gain >= smartssd.LEAST_GAIN for gain in answer.gain_band]
+    word = {(True, True): "Pays", (False, False): "Does not pay", (False, True): "Cannot be told"}[tuple(enough)]
+    assert answer.verdict.startswith(f"{word}: ")
 
 
 def test_rates_are_their_closed_forms_and_the_least_is_the_speed():
-    card = SmartSSD(decoders=3)
-    answer = card.answer(work())
+    answer = answer_of(SmartSSD(decoders=3), work())
     assert answer.rates["decode"] == pytest.approx(3 * 243e6 / (80_600 + 130_000))
     assert answer.rates["output"] == pytest.approx(1.87e9 / 150_528)
-    assert answer.rates["link"] == pytest.approx(card.bandwidth_gb_s(100_000) * 1e9 / 100_000)
+    assert answer.rates["link"] == pytest.approx(bandwidth_gb_s(100_000) * 1e9 / 100_000)
     assert answer.images_per_s == min(answer.rates.values())
     assert answer.limit == "decode"
+    floats = answer_of(SmartSSD(decoders=20, output="float32"), work(size=95_600))
+    assert floats.limit == "output"
+    assert floats.rates["output"] == pytest.approx(answer.rates["output"] / 4)
+    assert "float32 602 kB, 6.3 x the JPEG" in str(floats)
 
 
 def test_tokens_limit_where_they_take_longer_than_blocks():
+    def cycles(card, photos):
+        return card.decode_ms(photos)[0] * 243e3
+
     dense = work(symbols=500_000)
-    assert SmartSSD().cycles(dense)[0] == 580_600
-    assert SmartSSD(initiation_interval=2).cycles(dense)[0] == 1_080_600
-    assert SmartSSD(call_cycles=1000).cycles(dense)[0] == 501_000
-    assert SmartSSD().cycles(work(symbols=10))[0] == pytest.approx(80_600 + 8 * 4608)
+    assert cycles(SmartSSD(), dense) == pytest.approx(580_600)
+    assert cycles(SmartSSD(initiation_interval=2), dense) == pytest.approx(1_080_600)
+    assert cycles(SmartSSD(call_cycles=1000), dense) == pytest.approx(501_000)
+    assert cycles(SmartSSD(), work(symbols=10)) == pytest.approx(80_600 + 8 * 4608)
 
 
 def test_bandwidth_is_the_published_one_at_published_sizes_and_between_its_neighbours_elsewhere():
-    card = SmartSSD()
-    for size, rate in P2P_READ.items():
-        assert card.bandwidth_gb_s(size) == rate
-    assert 0.87 < card.bandwidth_gb_s(100_000) < 1.21
-    assert card.bandwidth_gb_s(1 << 30) == 2.36
-    assert card.bandwidth_gb_s(2048) == pytest.approx(0.025), "as many reads a second as at the smallest size"
-    assert len(P2P_READ) == 16
-    assert (min(P2P_READ), max(P2P_READ)) == (4096, 128 << 20)
+    assert bandwidth_gb_s(list(P2P_READ)).tolist() == list(P2P_READ.values())
+    assert 0.87 < bandwidth_gb_s(100_000) < 1.21
+    assert bandwidth_gb_s(1 << 30) == 2.36
+    assert bandwidth_gb_s(2048) == pytest.approx(0.025), "as many reads a second as at the smallest size"
 
 
 @given(decoders=st.integers(1, 64), more=st.integers(1, 64), photo=st.integers(2000, 3_000_000))
 def test_more_of_anything_is_never_slower(decoders, more, photo):
-    photos = work(size=photo)
-    speed = SmartSSD(decoders=decoders).answer(photos).images_per_s
-    assert SmartSSD(decoders=decoders + more).answer(photos).images_per_s >= speed
-    assert SmartSSD(decoders=decoders, clock_mhz=300).answer(photos).images_per_s >= speed
-    assert SmartSSD(decoders=decoders, output="float32").answer(photos).images_per_s <= speed
+    def speed(**figures):
+        return answer_of(SmartSSD(**figures), work(size=photo)).images_per_s
+
+    plain = speed(decoders=decoders)
+    assert speed(decoders=decoders + more) >= plain
+    assert speed(decoders=decoders, clock_mhz=300) >= plain
+    assert speed(decoders=decoders, output="float32") <= plain
 
 
 @given(clock=st.floats(50, 500), photo=st.integers(5000, 1_000_000), blocks=st.integers(100, 50_000))
 def test_so_many_decoders_fill_the_link_and_one_less_does_not(clock, photo, blocks):
-    card, photos = SmartSSD(clock_mhz=clock), work(size=photo, symbols=1, blocks=blocks)
-    many = card.answer(photos).instances_to_fill_link
-    link = card.answer(photos).rates["link"]
-    assert many * card.answer(photos).per_instance >= link * (1 - 1e-6)
-    assert (many - 1) * card.answer(photos).per_instance < link * (1 + 1e-6)
-
-
-def test_float32_costs_four_times_the_output_and_several_times_the_jpeg():
-    answer = SmartSSD(decoders=20, output="float32").answer(work(size=95_600))
-    assert answer.card.picture_bytes == 602_112 == 4 * answer.card.changed(output="uint8").picture_bytes
-    assert "float32 602 kB, 6.3 x the JPEG" in str(answer)
-    assert answer.limit == "output"
-    assert answer.output_rates["uint8"] == pytest.approx(4 * answer.output_rates["float32"])
+    answer = answer_of(SmartSSD(clock_mhz=clock), work(size=photo, symbols=1, blocks=blocks))
+    many = int(re.search(r"to fill the link: ([\d,]+)", str(answer))[1].replace(",", ""))
+    assert (many - 1) * answer.rates["decode"] < answer.rates["link"] * (1 + 1e-6)
+    assert many * answer.rates["decode"] >= answer.rates["link"] * (1 - 1e-6)
 
 
 def test_what_the_cpu_saves_is_cores_at_the_speed_of_the_job():
-    answer = SmartSSD(decoders=8).answer(work(), cpu_ms=3.0, cores=2, accelerator=500)
-    assert answer.cores_saved == pytest.approx((500 * 3.0 / 1000,) * 2)
-    alone = SmartSSD().answer(work(), cpu_ms=3.0, cores=2)
+    fed = answer_of(SmartSSD(decoders=8), work(), accelerator=500)
+    assert fed.cores_saved == pytest.approx((500 * 3.0 / 1000,) * 2)
+    alone = answer_of(SmartSSD(), work())
     assert alone.cores_saved == pytest.approx([rate * 3.0 / 1000 for rate in alone.band])
-    assert SmartSSD().answer(work()).cores_saved is None
-
-
-def test_what_stays_with_the_host_is_saved_by_nobody_and_can_be_the_limit():
-    answer = SmartSSD(decoders=8).answer(work(), cpu_ms=3.0, cores=2, host_ms=1.0)
-    assert answer.rates["host"] == pytest.approx(2000)
-    assert (answer.limit, answer.images_per_s) == ("host", answer.rates["host"])
-    assert answer.gain == pytest.approx(3), "two thirds of the work are gone"
-    assert answer.cores_saved == pytest.approx((2000 * 2.0 / 1000,) * 2)
-    assert "1.00 ms stay" in str(answer)
+    shared = answer_of(SmartSSD(decoders=8), work(), host_ms=1.0)
+    assert shared.rates["host"] == pytest.approx(2000)
+    assert (shared.limit, shared.images_per_s) == ("host", shared.rates["host"])
+    assert shared.gain == pytest.approx(3), "two thirds of the work are gone"
+    assert shared.cores_saved == pytest.approx((2000 * 2.0 / 1000,) * 2)
+    assert "1.00 ms stay" in str(shared)
 
 
 @pytest.mark.parametrize(
@@ -163,44 +158,29 @@ def test_what_stays_with_the_host_is_saved_by_nobody_and_can_be_the_limit():
     [
         ({}, "Pays: x"),
         ({"accelerator": 50}, "feed the accelerator already"),
-        ({"cpu_ms": 0.1, "accelerator": None}, "no gain"),
-        ({"cores": 64}, "feed the accelerator already"),
-        ({"host_ms": 2.8}, "no gain"),
+        ({"cpu_ms": 0.1, "accelerator": math.inf}, "no gain"),
         ({"cpu_ms": 1.6}, "Cannot be told: the gain is x0.84 to x1.43"),
     ],
 )
 def test_the_verdict_says_when_offload_does_not_pay_and_when_nobody_can_tell(changes, word):
-    answer = SmartSSD().answer(work(), **({"cpu_ms": 3.0, "cores": 2, "accelerator": 1786} | changes))
+    answer = answer_of(SmartSSD(), work(), **({"accelerator": 1786} | changes))
     assert word in answer.verdict
     assert answer.verdict in str(answer)
-
-
-@given(cpu_ms=st.floats(0.05, 20), symbols=st.integers(1000, 500_000), blocks=st.integers(100, 50_000))
-def test_the_verdict_is_that_of_both_ends_of_the_band(cpu_ms, symbols, blocks):
-    answer = SmartSSD().answer(work(symbols=symbols, blocks=blocks), cpu_ms=cpu_ms, cores=2)
-    enough = [gain >= smartssd.LEAST_GAIN for gain in answer.gain_band]
-    word = {(True, True): "Pays", (False, False): "Does not pay", (False, True): "Cannot be told"}[tuple(enough)]
-    assert answer.verdict.startswith(f"{word}: ")
 
 
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ({"clock_mhz": 0}, "clock_mhz is 0; allowed: a number from 1 to 10,000"),
-        ({"decoders": 1.5}, "decoders is 1.5; allowed: a whole number"),
-        ({"decoders": True}, "decoders is True"),
+        ({"clock_mhz": float("nan")}, "clock_mhz is nan; allowed: a number from 1 to 10,000"),
+        ({"decoders": True}, "decoders is True; allowed: a whole number"),
         ({"output": "float16"}, "output is 'float16'; allowed: uint8, float32"),
-        ({"p2p": {}}, "p2p is {}; allowed: a dict"),
-        ({"p2p": {4096: -1}}, r"p2p\[4096\] is -1"),
         ({"read_bytes": 0}, "read_bytes is 0"),
-        ({"clock_mhz": float("nan")}, "clock_mhz is nan"),
+        ({"clok": 3}, "no figure of a SmartSSD 'clok'; allowed: clock_mhz"),
     ],
 )
 def test_an_impossible_card_is_refused_in_a_sentence(wrong, sentence):
     with pytest.raises(ValueError, match=sentence):
-        SmartSSD(**wrong)
-    with pytest.raises(ValueError, match="no figure of a SmartSSD 'clok'; allowed: clock_mhz"):
-        SmartSSD().changed(clok=3)
+        SmartSSD().changed(**wrong)
 
 
 # -- its timeline ----------------------------------------------------------------------------------
@@ -210,55 +190,38 @@ def test_its_trace_is_an_ordinary_one_and_says_that_it_is_modelled():
     trace = SmartSSD().trace(work(), accelerators.modelled("H100"), steps=12)
     line = Timeline(trace)
     assert line.origin == "modelled"
-    assert "modelled" in str(line)
     assert all("modelled" in t.name for t in trace.threads if t.kind == "pipeline")
-    assert any("SmartSSD (modelled)" in text for text in trace.run.assumptions)
-    assert any(SmartSSD().answer(work()).within in text for text in trace.run.assumptions), "with its band"
+    low, high = answer_of(SmartSSD(), work()).band
+    assert any("SmartSSD (modelled)" in text and f"{low:,.0f} to {high:,.0f}" in text for text in trace.run.assumptions)
     again = SmartSSD().trace(work(), accelerators.modelled("H100"), steps=12)
     assert str(Timeline(again)) == str(line)
 
 
-@pytest.mark.parametrize("decoders", [1, 2, 4, 8])
-@pytest.mark.parametrize("output", ["uint8", "float32"])
-def test_the_simulated_job_runs_at_the_speed_of_the_closed_form(decoders, output):
-    card = SmartSSD(decoders=decoders, output=output)
-    quick = accelerators.modelled(step_ms=0.01)
-    simulated = Timeline(card.trace(work(), quick, steps=60)).images_per_s
-    assert simulated == pytest.approx(card.answer(work()).images_per_s, rel=0.05)
+@pytest.mark.parametrize(
+    ("figures", "host_ms"),
+    [({"decoders": 1}, 0), ({"decoders": 4}, 0), ({"decoders": 8, "output": "float32"}, 0), ({"decoders": 8}, 1.0)],
+)
+def test_the_simulated_job_runs_at_the_speed_of_the_closed_form(figures, host_ms):
+    card, quick = SmartSSD(**figures), accelerators.modelled(step_ms=0.01)
+    simulated = Timeline(card.trace(work(), quick, steps=60, host_ms=host_ms)).images_per_s
+    assert simulated == pytest.approx(answer_of(card, work(), host_ms=host_ms).images_per_s, rel=0.05)
 
 
 @pytest.mark.parametrize(
-    ("card", "limit", "remedy"),
+    ("card", "host_ms", "limit", "remedy"),
     [
-        (SmartSSD(), "decode", "more decoders"),
-        (SmartSSD(decoders=64, read_bytes=4096), "link", "larger reads"),
-        (SmartSSD(decoders=64, output="float32", output_gb_s=0.2), "output", "uint8"),
+        (SmartSSD(), 0, "decode", "more decoders"),
+        (SmartSSD(), 1.0, "decode", "more decoders"),
+        (SmartSSD(decoders=8), 1.0, "host", "less work on the host"),
+        (SmartSSD(decoders=64, read_bytes=4096), 0, "link", "larger reads"),
+        (SmartSSD(decoders=64, output="float32", output_gb_s=0.2), 0, "output", "uint8"),
     ],
 )
-def test_the_remedy_is_one_for_a_card(card, limit, remedy):
-    assert card.answer(work()).limit == limit
-    stalls = Timeline(card.trace(work(), accelerators.modelled(step_ms=0.01))).stalls
+def test_the_remedy_is_one_for_a_card(card, host_ms, limit, remedy):
+    assert answer_of(card, work(), host_ms=host_ms).limit == limit
+    stalls = Timeline(card.trace(work(), accelerators.modelled(step_ms=0.01), host_ms=host_ms)).stalls
     assert remedy in stalls.advice
     assert "map" not in stalls.advice
-
-
-def test_what_stays_with_the_host_slows_the_simulated_job_as_the_closed_form_says():
-    card, quick = SmartSSD(decoders=8), accelerators.modelled(step_ms=0.01)
-    simulated = Timeline(card.trace(work(), quick, steps=60, cores=2, host_ms=1.0)).images_per_s
-    assert simulated == pytest.approx(card.answer(work(), cores=2, host_ms=1.0).images_per_s, rel=0.05)
-
-
-def test_work_of_the_host_that_hides_behind_the_card_is_not_to_blame():
-    quick = accelerators.modelled(step_ms=0.01)
-    hidden = Timeline(SmartSSD().trace(work(), quick, cores=2, host_ms=1.0)).stalls.advice
-    assert "more decoders" in hidden
-    slow = Timeline(SmartSSD(decoders=8).trace(work(), quick, cores=2, host_ms=1.0)).stalls.advice
-    assert "less work on the host" in slow
-
-
-def test_a_slow_accelerator_hides_the_card():
-    slow = accelerators.modelled(images_per_s=200)
-    assert Timeline(SmartSSD().trace(work(), slow)).busy > 0.99
 
 
 # -- words and pictures ------------------------------------------------------------------------------
@@ -266,16 +229,13 @@ def test_a_slow_accelerator_hides_the_card():
 
 def test_every_picture_carries_the_word_modelled():
     card = SmartSSD()
-    answer = card.answer(work(), cpu_ms=3.0, cores=2, accelerator=1786)
+    answer = answer_of(card, work(), accelerator=1786)
     for picture in (card.p2p_picture(96_000.0), answer.picture()):
         assert "modelled" in picture.title
-        assert "modelled" in picture.text
         assert picture.png("light") != picture.png("dark")
     low, high = answer.decode_band
     assert f"[{low:,.0f}–{high:,.0f}]" in answer.picture().text
     assert f"({low:,.0f} to {high:,.0f})" in str(answer)
-    assert "50 %" in card.p2p_picture(119_000.0).text or "49 %" in card.p2p_picture(119_000.0).text
-    assert repr(answer) == repr(card.answer(work(), cpu_ms=3.0, cores=2, accelerator=1786))
     for label in ("limit", "link", "decoders to fill the link", "float32", "the CPU saves"):
         assert label in str(answer)
 
@@ -291,20 +251,19 @@ def test_a_gain_is_drawn_for_every_card_and_more_work_moved_gains_more():
     cards = {"one": SmartSSD(), "eight": SmartSSD(decoders=8)}
     drawn = smartssd.gain_picture(cards, work(), moved_ms=[0.1, 1, 4], host_ms=0.5, cores=2)
     assert "modelled" in drawn.title
-    gains = [SmartSSD().answer(work(), cpu_ms=ms + 0.5, host_ms=0.5, cores=2).gain for ms in (0.1, 1, 4)]
+    gains = [answer_of(SmartSSD(), work(), ms + 0.5, host_ms=0.5).gain for ms in (0.1, 1, 4)]
     assert gains == sorted(gains)
     assert drawn.text.count("–") > 3, "a gain is drawn with its band"
     assert all(name in drawn.text for name in cards)
-    assert drawn.png("light") != drawn.png("dark")
 
 
 def test_photos_that_the_card_does_not_decode_are_left_out_and_told():
     some = work(bad=3)
     assert len(some.whole()) == 5
     assert "3 not a baseline JPEG" in str(some)
-    assert SmartSSD().answer(some).photos == 5
+    assert "  5 photos" in str(answer_of(SmartSSD(), some))
     with pytest.raises(ValueError, match="none of 2 images"):
-        SmartSSD().answer(work(2, bad=2))
+        answer_of(SmartSSD(), work(2, bad=2))
 
 
 # -- tokens and blocks ---------------------------------------------------------------------------------
@@ -376,14 +335,6 @@ def test_more_quality_means_more_tokens_and_as_many_blocks(quality):
     low, high = (tokens.count_on_host([jpeg(96, 64, quality=q, subsampling=2)]) for q in (quality, quality + 8))
     assert low.tokens[0] < high.tokens[0]
     assert low.blocks[0] == high.blocks[0]
-
-
-def test_cards_are_compared_by_their_figures():
-    assert SmartSSD() == SmartSSD()
-    assert SmartSSD() != SmartSSD(decoders=2)
-    assert len({SmartSSD(), SmartSSD(), SmartSSD(decoders=2)}) == 2
-    assert dataclasses.asdict(SmartSSD())["clock_mhz"] == 243
-    assert smartssd.SmartSSD is SmartSSD
 
 
 # -- the twins in the kernels' place ---------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 
@@ -116,33 +117,26 @@ def test_what_does_not_fit_is_refused_before_one_element_is_read():
     assert "\n" not in text
 
 
-def test_what_fits_is_cached():
+def test_what_fits_is_cached(monkeypatch):
     data = tf.data.Dataset.range(5)
     assert list(memory.cache(data).as_numpy_iterator()) == [0, 1, 2, 3, 4]
     need = memory.estimate(data).bytes
-    assert memory.guard(data, share=1, available_bytes=need).bytes == need
-    with pytest.raises(MemoryError, match="as given"):
-        memory.guard(data, share=1, available_bytes=need - 1)
+    free = math.ceil(need / memory.SHARE)
+    monkeypatch.setattr(memory, "available", lambda: (free, "of a test"))
+    assert memory.guard(data).bytes == need
+    monkeypatch.setattr(memory, "available", lambda: (free - 2, "of a test"))
+    with pytest.raises(MemoryError, match="of a test"):
+        memory.guard(data)
 
 
-def test_the_uncertainty_of_a_sample_counts_against_it():
+def test_the_uncertainty_of_a_sample_counts_against_it(monkeypatch):
     found = memory.estimate(ragged_sizes(), sample=3)
     assert found.bytes < found.high_bytes
     varied = ragged_sizes().repeat(100)
+    free = memory.estimate(varied).bytes / memory.SHARE
+    monkeypatch.setattr(memory, "available", lambda: (free, "of a test"))
     with pytest.raises(MemoryError):
-        memory.guard(varied, share=1, available_bytes=memory.estimate(varied).bytes)
-
-
-def test_a_file_cache_asks_the_disk(tmp_path):
-    data = tf.data.Dataset.range(5)
-    assert list(memory.cache(data, tmp_path / "c").as_numpy_iterator()) == [0, 1, 2, 3, 4]
-    assert list(tmp_path.glob("c.*"))
-    huge = tf.data.Dataset.from_tensors(np.zeros((1000, 1000), np.float32)).repeat(10**9)
-    with pytest.raises(OSError, match=r"free in .*: cache earlier"):
-        memory.cache(huge, tmp_path / "huge")
-    assert not list(tmp_path.glob("huge*"))
-    with pytest.raises(FileNotFoundError, match="does not exist"):
-        memory.cache(data, tmp_path / "no" / "c")
+        memory.guard(varied)
 
 
 def test_choices_are_a_table_that_says_what_fits():
@@ -201,12 +195,6 @@ def test_no_container_no_limit(tmp_path):
 )
 def test_sizes_are_three_digits(count, text):
     assert memory.size(count) == text
-
-
-@pytest.mark.parametrize("share", [0, -1, 1.1, True, "half", float("nan")])
-def test_an_impossible_share_is_named(share):
-    with pytest.raises(ValueError, match=r"share is .*allowed: a number above 0 and at most 1"):
-        memory.guard(tf.data.Dataset.range(3), share=share)
 
 
 def test_other_bad_input_is_one_sentence():

@@ -62,12 +62,6 @@ def test_a_photo_does_not_depend_on_those_made_before_it(sample):
     assert generator.make(37) == sample[37]
 
 
-def test_a_photo_is_the_same_after_another_one():
-    first = generator.make(37)
-    generator.make(36)
-    assert generator.make(37) == first
-
-
 def test_another_seed_paints_another_picture():
     assert generator.make(3, seed=1) != generator.make(3)
 

@@ -25,7 +25,6 @@ from labkit.pipelines import memory
 from labkit.recording.measures import Measures
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
-from labkit.views import charts
 from labkit.views.layout import TimelineLayout
 from labkit.views.picture import Photographs
 
@@ -143,12 +142,6 @@ def test_without_any_colour_what_shares_a_lane_differs_by_its_hatching():
     for category in header["categories"]:  # the interactive view has the same
         if category["key"] in palette.LEGEND:
             assert bool(category["hatch"]) == bool(palette.LEGEND[category["key"]][1]), category
-
-
-@looks
-def test_lines_of_a_chart_differ_without_colour(look):
-    styles = [charts.style_of(look, i, ideal=False) for i in range(charts.MOST)]
-    assert len({(style["linestyle"], style["marker"]) for style in styles}) == charts.MOST
 
 
 @looks

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from traces import MS, job
 
 from labkit.simulate.costs import Costs, Knobs
-from labkit.simulate.modelled import simulated
+from labkit.simulate.simulated_trace import simulated
 from labkit.timeline.trace import Span, Trace
 from labkit.views import buffer_chart
 

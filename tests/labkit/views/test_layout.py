@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import itertools
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traces import gpu_job
+from traces import crowd, gpu_job
+from traces import job as job_in_turns
 
-from labkit.common.palette import THEMES
 from labkit.timeline.intervals import Intervals
-from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
-from labkit.views.detail import bins
+from labkit.timeline.trace import CATEGORIES, Span, Trace
+from labkit.views.bars_for_width import bins
 from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, TimelineLayout
 
 LONG = 2**32 - 1
 MS = 1_000_000
 KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 2": "pipeline", "background": "host"}
+job = partial(job_in_turns, steps=5, wait=3)
 
 
 class Read:
@@ -68,24 +69,6 @@ class Read:
 def rows_of(trace):
     kinds = dict(trace.threads)
     return sorted((s.thread, kinds[s.thread], s.name, s.category, s.start_ns, s.duration_ns, s.step) for s in trace)
-
-
-def job(steps=5, wait=3, train=4, origin=10**18, workers=2, **meta):
-    """Return a job in turns: the consumer waits, then trains; workers read, decode and batch inside a node."""
-    spans = []
-    for i in range(steps):
-        t = origin + i * (wait + train) * MS
-        spans += [Span("consumer", "wait for batch", "wait", t, wait * MS, i)]
-        spans += [Span("consumer", "train step", "train", t + wait * MS, train * MS, i)]
-        for w in range(1, workers + 1):
-            spans += [
-                Span(f"worker {w}", "Iterator::Map", "iterator", t, wait * MS, -1),
-                Span(f"worker {w}", "ReadFile", "read", t + 100, MS, -1),
-                Span(f"worker {w}", "DecodeJpeg", "decode", t + MS + 200, MS, -1),
-                Span(f"worker {w}", "Resize", "resize", t + 2 * MS + 300, MS // 2, -1),
-            ]
-    kinds = {"consumer": "consumer"}
-    return Trace.from_spans(spans, kinds=kinds, name="a job", batch_size=4, **meta)
 
 
 @st.composite
@@ -262,28 +245,6 @@ def test_an_empty_trace_has_an_empty_lane():
 def test_a_million_spans_take_less_than_20_bytes_each():
     trace = crowd(100_000)
     assert len(TimelineLayout([trace]).encode()) < 20 * len(trace)
-
-
-def crowd(count, lanes=8):
-    rng, per = np.random.default_rng(0), count // lanes
-    length, space = rng.integers(200, 20_000, (lanes, per)), rng.integers(0, 4000, (lanes, per))
-    start = np.cumsum(length + space, axis=1) - length
-    category = np.where(np.arange(lanes)[:, None], rng.integers(2, 6, (lanes, per)), CATEGORIES.index("train"))
-    step = np.where(np.arange(lanes)[:, None], -1, np.arange(per)[None])
-    return Trace(
-        start.ravel(), length.ravel(), category.ravel().astype(np.int32),
-        np.repeat(np.arange(lanes, dtype=np.int32), per), category.ravel().astype(np.int8),
-        step.ravel().astype(np.int32), CATEGORIES,
-        tuple(Thread(f"worker {k}" if k else "consumer", "pipeline" if k else "consumer") for k in range(lanes)),
-        Run("modelled"),
-    )  # fmt: skip
-
-
-def test_both_themes_travel_with_a_colour_and_readable_ink_for_each_category():
-    themes = TimelineLayout([job()]).header["themes"]
-    assert set(themes) == set(THEMES)
-    for look in themes.values():
-        assert len(look["fill"]) == len(look["on"]) == len(CATEGORIES)
 
 
 def test_the_alternative_text_holds_the_numbers():

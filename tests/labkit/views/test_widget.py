@@ -8,31 +8,23 @@ import io
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import ipywidgets
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
+from traces import job as job_in_turns
 
 import labkit
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import Span, Trace
+from labkit.timeline.trace import Trace
 from labkit.views import widget
 from labkit.views.layout import TimelineLayout
 
-MS = 1_000_000
+job = partial(job_in_turns, steps=4, wait=3)
 VIEW = "application/vnd.jupyter.widget-view+json"
-
-
-def job(steps=4, wait=3, name="a job"):
-    spans = []
-    for i in range(steps):
-        t = i * (wait + 4) * MS
-        spans += [Span("consumer", "wait for batch", "wait", t, wait * MS, i)]
-        spans += [Span("consumer", "train step", "train", t + wait * MS, 4 * MS, i)]
-        spans += [Span("worker 1", "DecodeJpeg", "decode", t + MS, MS, -1)]
-    return Trace.from_spans(spans, kinds={"consumer": "consumer"}, name=name, batch_size=4)
 
 
 def test_show_takes_one_or_two_timelines_or_traces():
@@ -134,7 +126,7 @@ class Pub(type(shell.display_pub)):
     def publish(self, data, metadata=None, source=None, *, transient=None, update=False, **_):
         out.append((set(data), transient, update))
 shell.display_pub = Pub()
-import sys; sys.path.insert(0, {tests!r})
+import sys; sys.path[:0] = {places!r}
 import labkit
 from test_widget import job, VIEW
 made = labkit.show(job())
@@ -149,7 +141,8 @@ assert ids[:2] == ids[2:] and len(set(ids)) == 2
 
 
 def test_both_hooks_publish_the_same_and_an_update_reaches_every_place_where_it_is_shown():
-    script = SESSION.format(tests=str(Path(__file__).parent))
+    here = Path(__file__).parent
+    script = SESSION.format(places=[str(here), str(here.parents[1] / "support")])
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -176,5 +169,5 @@ def test_bad_arguments_are_refused_in_a_sentence():
         labkit.show(job(), theme="blue")
     with pytest.raises(ValueError, match="height is 20; allowed: a whole number of pixels, 100 or more"):
         labkit.show(job(), height=20)
-    with pytest.raises(ValueError, match="allowed: two texts, for before and after"):
+    with pytest.raises(ValueError, match="allowed: one text for each of the 2 timelines"):
         labkit.show(job(), job(), labels="ab")

@@ -8,8 +8,8 @@ import numpy as np
 
 from labkit.timeline.intervals import covered_until
 from labkit.timeline.lanes import LANE_KINDS, Lane
-from labkit.views.detail import bins
-from labkit.views.layout.words import BAND
+from labkit.views.bars_for_width import bins
+from labkit.views.layout.texts import BAND
 
 #: Columns of the strip on top, which always shows the whole run.
 OVERVIEW = 1024

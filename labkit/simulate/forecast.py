@@ -11,7 +11,7 @@ import numpy as np
 from labkit.common.numbers import check_names, whole
 from labkit.simulate.assumptions import assumptions
 from labkit.simulate.costs import STAGES, Costs, Knobs
-from labkit.simulate.modelled import simulated
+from labkit.simulate.simulated_trace import simulated
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_timeline import NOW, covered, many, traces, walk
+from test_timeline import NOW, covered, many, traces
 
 from labkit.timeline import intervals
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
-from labkit.views.detail import bins, lod
+from labkit.views.bars_for_width import bins, lod
 
 
 @many
@@ -64,10 +64,3 @@ def test_level_of_detail_leaves_alone_what_is_wide_enough():
     assert bars.start_ns.tolist() == [0, 7, 14, 21]
     assert bars.end_ns.tolist() == [5, 12, 19, 26]
     assert (bars.top == 1).all()
-
-
-def test_bad_arguments_are_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="width is 0"):
-        lod(Timeline(walk()).lanes[0], 0, 10, 0)
-    with pytest.raises(ValueError, match="before first_ns"):
-        lod(Timeline(walk()).lanes[0], 10, 0, 5)

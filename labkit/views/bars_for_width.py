@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.common.numbers import whole
 from labkit.timeline.intervals import Intervals, covered_until
 from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.trace import CATEGORIES
@@ -40,15 +39,7 @@ def bins(intervals: Intervals, first_ns: int, last_ns: int, width: int) -> tuple
         In nanoseconds.
     covered : ndarray of int64, shape (width,)
         Nanoseconds; they add up to the part of `intervals` inside.
-
-    Raises
-    ------
-    ValueError
-        If `width` is below 1, or `last_ns` before `first_ns`.
     """
-    width = whole("width", width, least=1, unit="of columns")
-    if last_ns < first_ns:
-        raise ValueError(f"last_ns is {last_ns}, before first_ns {first_ns}")
     each, rest = divmod(last_ns - first_ns, width)
     columns = np.arange(width + 1, dtype=np.int64)
     edges = first_ns + each * columns + rest * columns // width
@@ -63,11 +54,6 @@ def lod(lane: Lane, first_ns: int, last_ns: int, width: int) -> Bars:
     bar reaches from the first to the last of its column. Bars never overlap, and together they
     have the area of the pieces: nothing is exaggerated. In a lane of threads, waiting and
     bookkeeping are left out.
-
-    Raises
-    ------
-    ValueError
-        If `width` is below 1, or `last_ns` before `first_ns`.
     """
     start, end, category = lane.between(first_ns, last_ns)
     start, end = np.maximum(start, first_ns), np.minimum(end, last_ns)
