@@ -56,7 +56,7 @@ doctor: $(READY) ## check this machine, line by line
 test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, every notebook under nbval
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support data tests labkit -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support data tests labkit labcourse labextras -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
 	@$(BIN)/python -m pytest -m "alone and not long and not loaders" $(call MARKED,alone)
 	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 	@echo "Left out: laws that take longest ($(call COUNT,long) marks), and others with all their cases ($(call COUNT,sample) marks; both: make test-long)," \
@@ -101,10 +101,10 @@ on-gpu: $(READY) #! what make gpu runs, in the environment that it has made
 	  "TensorFlow finds no GPU: its libraries of CUDA need a newer driver than the one that nvidia-smi names")'
 	@$(BIN)/labkit data --scale tiny
 	@if $(BIN)/labkit doctor opencl | grep -q '(gpu.*NVIDIA'; then \
-	  LABKIT_OPENCL_DEVICE=NVIDIA $(BIN)/python -m pytest tests/offload/test_kernels.py tests/offload/test_jpeg_decode.py -m "not long"; \
+	  LABKIT_OPENCL_DEVICE=NVIDIA $(BIN)/python -m pytest tests/labextras/offload/test_kernels.py tests/labextras/offload/test_jpeg_decode.py -m "not long"; \
 	else echo "The GPU is no OpenCL device here: its kernels are not tested."; fi
-	@TF_USE_LEGACY_KERAS=1 TF_DETERMINISTIC_OPS=1 $(BIN)/python -m pytest tests/recording/test_gpu.py tests/recording/test_watch.py \
-	  tests/recording/test_recorder.py -m "not long and not alone"
+	@TF_USE_LEGACY_KERAS=1 TF_DETERMINISTIC_OPS=1 $(BIN)/python -m pytest tests/labextras/fit/test_gpu.py tests/labextras/fit/test_watch.py \
+	  tests/labkit/recording/test_recorder.py -m "not long and not alone"
 	@TF_DETERMINISTIC_OPS=1 $(BIN)/python notebooks/build.py --execute 11 11f
 	@$(BIN)/python notebooks/build.py --execute 09 11b 11c 11d 11e 16
 	@$(BIN)/python -c 'import nvidia.dali' 2>/dev/null || echo "DALI is not installed in $(VENV), so nothing was decoded on the GPU. To measure it:" \

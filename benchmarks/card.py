@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import psutil
 
 import labkit
-from labkit import card
+from labextras import card
 from labkit.common import environment
 from labkit.sources import photos, records
 

@@ -2,7 +2,7 @@
 
     python benchmarks/causes.py
 
-Records the twelve pipelines of ``tests/planted.py`` in turn, round by round, and asks the differential method for three
+Records the twelve pipelines of ``tests/support/planted.py`` in turn, round by round, and asks the differential method for three
 others. The last line is one JSON object: ``right`` of ``of`` recordings whose planted cause (and op, where only one is
 right) was named, ``none_blamed`` the recordings of the pipeline without a fault in which anything was blamed,
 ``advice_right`` those with fitting advice, ``stall_points`` and ``stall_points_worst`` the largest difference between
@@ -22,11 +22,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from labcourse import ladder
+from labextras.tune import diagnosis
 from labkit.common import environment
-from labkit.course import ladder
 from labkit.pipelines import options
 from labkit.recording import accelerators
-from labkit.recording.tfdata import diagnosis
 from labkit.sources import storage
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.wording import percent

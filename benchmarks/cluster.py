@@ -23,9 +23,10 @@ import sys
 import time
 from typing import Any
 
+import labextras.cluster
 import labkit
+from labextras.cluster import capacity
 from labkit.common import environment
-from labkit.simulate import capacity
 from labkit.sources import photos
 
 #: Of the source that waits, elements of a run; and the images of a batch of photos.
@@ -100,11 +101,15 @@ def main() -> None:
     for _ in range(given.rounds):
         imports.append(seconds(lambda: subprocess.run(code, check=True, capture_output=True)))
         begin = time.perf_counter()
-        with labkit.cluster(workers=2):
+        with labextras.cluster.data_service(workers=2):
             starts.append(time.perf_counter() - begin)
     rates: dict[int, list[float]] = {1: [], 2: [], 3: []}
     bytes_, gaps, more = {"float32": [], "uint8": []}, [], []
-    with labkit.cluster(workers=1) as one, labkit.cluster(workers=1) as two, labkit.cluster(workers=1) as three:
+    with (
+        labextras.cluster.data_service(workers=1) as one,
+        labextras.cluster.data_service(workers=1) as two,
+        labextras.cluster.data_service(workers=1) as three,
+    ):
         more = [seconds(cluster.add) for cluster in (two, three, three)]
         clusters = {1: one, 2: two, 3: three}
         for cluster in clusters.values():  # the first run of each is slower

@@ -128,7 +128,7 @@ def solutions() -> dict[str, tuple[str, str]]:
         for cell in jupytext.read(path, fmt="py:percent").cells:
             if "solution" in cell.metadata.get("tags", []):
                 last = cell.source
-            for number, name in re.findall(r'labkit\.check\("([\d.]+)", (\w+)\)', cell.source):
+            for number, name in re.findall(r'\bcheck\("([\d.]+)", (\w+)\)', cell.source):
                 found[number] = (last, name)
     return found
 
@@ -290,8 +290,8 @@ def _serve(pipe: Any) -> None:
     from labkit.common.environment import prepare
 
     prepare()
-    from labkit.course import grading
-    from labkit.course.fairness import timeouts
+    from labcourse import grading
+    from labcourse.fairness import timeouts
 
     timeouts.LIMIT_S = 8.0
     with contextlib.suppress(EOFError):

@@ -20,8 +20,8 @@ import threading
 import time
 from collections import Counter
 
+from labcourse import fairness, grading
 from labkit.common import environment
-from labkit.course import fairness, grading
 from labkit.pipelines import options
 
 environment.prepare()

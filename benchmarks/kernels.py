@@ -2,11 +2,11 @@
 
     python benchmarks/kernels.py
 
-Photos of the lab, from memory, batches of 32, every contestant on all cores. Decode: `labkit.offload.Decoder` against
+Photos of the lab, from memory, batches of 32, every contestant on all cores. Decode: `offload.Decoder` against
 libjpeg-turbo (``simplejpeg``). Preprocess: decoded uint8 of the photos' sizes to augmented float32 224×224, copies to
 and from the device included, against the same operations of ``tf.image`` and of OpenCV, image by image. Work item: JPEG
 bytes to augmented float32 224×224, copies included, against libjpeg-turbo decoding and doing nothing
-else. Pipeline: a dataset that reads files and offloads batches against the best rung of `labkit.ladder`.
+else. Pipeline: a dataset that reads files and offloads batches against the best rung of `labcourse.ladder`.
 
 Two engines take turns, so that one batch's headers are read while the kernels work on another; the kernels share one
 thread a core. Photos that the device does not decode (progressive ones) stay out of all but the pipelines, which take
@@ -34,10 +34,10 @@ from typing import Any
 import numpy as np
 
 import labkit
+from labcourse import ladder
+from labextras.offload import Decoder, Engine, Preprocessor
+from labextras.offload.twins import random_numbers
 from labkit.common import environment
-from labkit.course import ladder
-from labkit.offload import Decoder, Engine, Preprocessor
-from labkit.offload.twins import random_numbers
 from labkit.pipelines import augment, memory
 from labkit.sources import photos, records
 

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import labkit
+from labcourse import ladder
 from labkit.common import environment
-from labkit.course import ladder
 from labkit.recording import accelerators, measures, recorder
 from labkit.sources import photos
 from labkit.timeline.timeline import Timeline

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 import labkit
+from labextras.loaders.described import Loader
+from labextras.loaders.session import Epochs, LoaderSession
 from labkit.common import environment
-from labkit.recording.loaders.described import Loader
-from labkit.recording.loaders.session import Epochs, LoaderSession
 from labkit.recording.tfdata.driver import drive
 from labkit.sources import photos
 

@@ -37,8 +37,8 @@ import numpy as np
 from ladder import decode_alone
 
 import labkit
+from labcourse import ladder
 from labkit.common import environment
-from labkit.course import ladder
 from labkit.pipelines import augment
 from labkit.sources import photos
 

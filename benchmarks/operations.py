@@ -2,7 +2,7 @@
 
     python benchmarks/operations.py
 
-A small network is trained on photos by ``model.fit``, naive and from memory, watched by `labkit.Watch`, which keeps the
+A small network is trained on photos by ``model.fit``, naive and from memory, watched by `fit.Watch`, which keeps the
 file of the profiler. xprof, the tool behind TensorBoard's profile page, reads the same files in an environment of its
 own, which is made in ``build/xprof`` the first time. The last line is one JSON object: ``worst_difference_to_xprof`` is
 the largest relative difference among all types of ops that take `LEAST_MS` or more in either list,
@@ -19,9 +19,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import labextras.fit
 import labkit
+from labextras.fit.operation_times import DEVICE
 from labkit import photos
-from labkit.timeline.operations import DEVICE
 from labkit.timeline.trace import Trace
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -99,7 +100,7 @@ def runs(folder: Path) -> dict[str, Trace]:
     kept = album.files().map(load).cache().repeat().batch(32).prefetch(2)
     found = {}
     for name, dataset in (("fit, naive", naive), ("fit, from memory", kept)):
-        watch = labkit.Watch(steps=12, name=name, keep=folder / name)
+        watch = labextras.fit.Watch(steps=12, name=name, keep=folder / name)
         network().fit(dataset, steps_per_epoch=20, verbose=0, callbacks=[watch])
         found[name] = watch.trace
     return found
@@ -115,7 +116,7 @@ def main() -> None:
         for run, trace in runs(folder).items():
             theirs = reads(next((folder / run).rglob("*.xplane.pb")))
             mine: dict[str, float] = {}
-            for row in labkit.operations(trace).rows:
+            for row in labextras.fit.operations(trace).rows:
                 if row.where == DEVICE:
                     continue
                 mine[row.name] = mine.get(row.name, 0.0) + row.ns / 1e6

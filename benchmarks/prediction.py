@@ -30,7 +30,7 @@ MEASURED, FITTED = "measured", "fitted"
 EPOCH = 5  # batches of the tiny album
 
 
-#: The rungs of `labkit.ladder` whose gain no knob of a fitted model states: each is fitted on itself.
+#: The rungs of `labcourse.ladder` whose gain no knob of a fitted model states: each is fitted on itself.
 RUNGS = (
     "naive, tf.data's defaults", "parallel map, the guide", "vectorized map", "TFRecords", "best", "cache of pixels",
     "best, cache of pixels",
@@ -45,7 +45,7 @@ class Case(NamedTuple):
     changes: dict[str, Any]
 
 
-#: Those named as in `labkit.ladder` are its rungs; the others are written out below.
+#: Those named as in `labcourse.ladder` are its rungs; the others are written out below.
 CASES = (
     Case("naive, slow accelerator", "naive", {"train": SLOW_MS}),
     Case("prefetch(AUTOTUNE)", "naive", {"prefetch": 2}),
@@ -71,8 +71,8 @@ def pipelines(album: Any) -> dict[str, tuple[Any, float]]:
     """Return every pipeline by name, with the train step of its accelerator in ms."""
     import tensorflow as tf
 
+    from labcourse import ladder
     from labkit import plain
-    from labkit.course import ladder
     from labkit.pipelines import augment
     from labkit.sources import records, storage
 

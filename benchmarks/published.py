@@ -2,7 +2,7 @@
 
     python benchmarks/published.py
 
-One line for each result: what was published, what `labkit.capacity.simulate` says, and the relative error. The last
+One line for each result: what was published, what `capacity.simulate` says, and the relative error. The last
 line is one JSON object with the largest error of each kind:
 
 - ``storage``: MLPerf Storage v1.0, closed division: accelerators fed from a storage of the bandwidth measured there;
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 
-from labkit import capacity
+from labextras.cluster import capacity
 from labkit.common.table import Table
 
 #: Accelerators, hosts, accelerator, images/s, MiB/s: mlperf_storage_report.json of the submission, mean of five runs. A

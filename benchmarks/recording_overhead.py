@@ -19,8 +19,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from labcourse import ladder
 from labkit.common import environment
-from labkit.course import ladder
 from labkit.recording.tfdata.driver import drive
 from labkit.sources import photos
 
@@ -55,7 +55,7 @@ def timed(stage: Callable[..., Any], out: Any) -> Callable[..., Any]:
 
 
 def prepare_by_hand(path: Any, label: Any) -> tuple[Any, Any, Any]:
-    """Do what `labkit.ladder.prepare` does, as two stages that time themselves."""
+    """Do what `labcourse.ladder.prepare` does, as two stages that time themselves."""
     import tensorflow as tf
 
     def decode(path: Any) -> Any:

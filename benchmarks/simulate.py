@@ -15,8 +15,8 @@ import json
 import statistics
 import time
 
+from labcourse import explorers
 from labkit import Timeline, simulate
-from labkit.course import explorers
 from labkit.views.layout import TimelineLayout
 
 COSTS = simulate.Costs(

@@ -30,7 +30,8 @@ import pyarrow
 from pyarrow import parquet
 
 import labkit
-from labkit import extraction, object_store, photos, pixels, plain, records
+from labextras.extract import extraction, object_store
+from labkit import photos, pixels, plain, records
 
 CONNECTIONS = (1, 8, 32)
 

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from labcourse import ladder
 from labkit.common import environment
-from labkit.course import ladder
 from labkit.recording.tfdata import xplane
 from labkit.sources import photos
 

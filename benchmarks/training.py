@@ -5,7 +5,7 @@
 All on 48×48 pixels of the lab's photos, and on 2,000 of another seed that no model has seen. The last line is one JSON
 object:
 
-- ``accuracy``: the lowest of three seeds after the recipe of `labkit.training`; ``cpu_s``: the longest such training
+- ``accuracy``: the lowest of three seeds after the recipe of `labcourse.training`; ``cpu_s``: the longest such training
 - ``plain_vs_residual_points``: at depth 32, on 16×16 pixels: the worst residual run less the best plain one
 - ``threeways_equal``: whether a sequence, a graph of functions and a class have the same losses, to the last digit, in
   40 steps
@@ -25,7 +25,8 @@ from collections.abc import Callable
 from typing import Any
 
 import labkit
-from labkit import photos, pixels, training
+from labcourse import training
+from labkit import photos, pixels
 
 SEEDS = (0, 1, 2)
 

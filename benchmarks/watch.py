@@ -1,4 +1,4 @@
-"""What watching a training costs: ``model.fit`` with `labkit.Watch` and without it, in turn.
+"""What watching a training costs: ``model.fit`` with `labextras.fit.Watch` and without it, in turn.
 
     python benchmarks/watch.py
 
@@ -8,7 +8,7 @@ after it in the same training: a machine that drifts cancels out. It is the medi
 ``profiler_ratio`` is the same with TensorFlow's profiler alone, as it is by default, and ``plain_ratio`` with nothing:
 how far it is from 1 is the error. ``once_s`` is the CPU time by which each window makes a training longer beside that:
 for opening it, and writing and reading the profile. ``outside_ratio`` compares steps outside of the windows, in a
-training with `labkit.Watch` over one without.
+training with `labextras.fit.Watch` over one without.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 import time
 from typing import Any
 
+import labextras.fit
 import labkit
 
 #: Steps of a training before its first window, of a window, of what is compared before it and after it, and left out
@@ -58,7 +59,7 @@ def callbacks(kind: str) -> list[Any]:
                 self.folder.cleanup()
 
     if kind == "watch":
-        return [labkit.Watch(STEPS, warmup=begin) for begin in begins()]
+        return [labextras.fit.Watch(STEPS, warmup=begin) for begin in begins()]
     return [Profiler()] if kind == "profiler" else []
 
 

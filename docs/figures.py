@@ -17,11 +17,11 @@ from pathlib import Path
 from PIL import Image
 
 import labkit
+from labcourse import ladder
+from labcourse.ideas import idea
 from labkit.common.environment import cores
 from labkit.common.files import write_aside
 from labkit.common.palette import THEMES
-from labkit.course import ladder
-from labkit.course.ideas import idea
 from labkit.recording import accelerators
 from labkit.sources import photos
 from labkit.timeline.timeline import Timeline

@@ -11,7 +11,7 @@
  *
  * argument  direction  type          shape    unit
  * planes    input      const uchar*  (bytes,) 0..255; a column before and 48 after each row may be read
- * layout    input      const int*    (n, 32)  where planes and pixels lie, see labkit/offload/jpeg/frames.py
+ * layout    input      const int*    (n, 32)  where planes and pixels lie, see labextras/offload/jpeg/frames.py
  * pixels    output     uchar*        (bytes,) 0..255, RGB interleaved, rows without gaps
  * first     input      int           ()       the first image of this launch
  * count     input      int           ()       images of this launch

@@ -10,7 +10,7 @@
  * lookups       input      const ushort*  (tables, 2048)   next 11 bits -> run << 10 | size << 6 | bits of code and value;
  *                                                          63 where the code is longer; run 63 ends the block
  * codes         input      const int*     (tables, 288)    16 limits and 16 offsets by length of code, 256 symbols
- * frames        input      const int*     (n, 64)          geometry, see labkit/offload/jpeg/frames.py
+ * frames        input      const int*     (n, 64)          geometry, see labextras/offload/jpeg/frames.py
  * intervals     input      const int*     (m, 8)           frame, first byte, end byte, first MCU, MCUs, last of its scan
  * coefficients  output     short*         (blocks, 64)     quantised, natural order (row by row)
  * masks         output     uchar*         (blocks,)        OR of the positions of all AC values that are not 0

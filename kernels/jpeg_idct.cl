@@ -9,8 +9,8 @@
  * coefficients  input      const short*   (blocks, 64)  quantised, natural order
  * masks         input      const uchar*   (blocks,)     OR of the positions of all AC values that are not 0
  * quantisers    input      const ushort*  (tables, 64)  natural order
- * frames        input      const int*     (n, 64)       geometry, see labkit/offload/jpeg/frames.py
- * layout        input      const int*     (n, 32)       where planes lie, see labkit/offload/jpeg/frames.py
+ * frames        input      const int*     (n, 64)       geometry, see labextras/offload/jpeg/frames.py
+ * layout        input      const int*     (n, 32)       where planes lie, see labextras/offload/jpeg/frames.py
  * planes        output     uchar*         (bytes,)      0..255; each row is followed and preceded by a copy of its edge
  * first         input      int            ()            the frame of the first image of this launch
  * count         input      int            ()            images of this launch

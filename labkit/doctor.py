@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import operator
 import os
 import platform
 import re
@@ -14,43 +16,19 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from labkit.common import other_programs
+from labkit.common import hooks, other_programs
 from labkit.common.environment import ENVIRONMENT, cores
 from labkit.common.numbers import check_names
-from labkit.offload.opencl import drivers
 
 #: What the default photos and a recording need, in bytes; below it a reader is warned first.
 DISK_BYTES = 2 * 10**9
 MEMORY_BYTES = 4 * 10**9
 
-#: A driver can crash the process that loads it, so TensorFlow and OpenCL are asked in children.
+#: TensorFlow is asked in a child: a driver can crash the process that loads it.
 _TENSORFLOW = """
 import json, tensorflow as tf
 devices = [d.name.split(":", 1)[1] for d in tf.config.list_physical_devices()]
 print(json.dumps({"version": tf.__version__, "devices": devices}))
-"""
-#: A child lists the devices that its process may use, or proves the one that is named by a kernel.
-OPENCL_CODE = """
-import json, sys
-from labkit.offload import Engine, devices
-from labkit.offload.opencl import drivers
-mode, wanted = sys.argv[1], json.loads(sys.argv[2])
-drivers.prepare(alone=mode == "alone")
-import numpy as np
-source = "kernel void prove(global const uchar *in, global float *out, const float delta)"
-source += "{ size_t i = get_global_id(0); out[i] = clamp(in[i] / 255.0f + delta, 0.0f, 1.0f); }"
-pixels = np.arange(256, dtype=np.uint8)
-truth = np.clip(pixels.astype(np.float32) / np.float32(255) + np.float32(0.25), 0, 1)
-def prove(device):
-    import pyopencl as cl
-    engine = Engine(device)
-    taken = engine.empty(1024)
-    kernel = cl.Kernel(engine.build(source, "the doctor's kernel"), "prove")
-    engine.run(kernel, (256,), engine.upload(pixels), taken, np.float32(0.25))
-    result = engine.download(taken, np.empty(256, np.float32))
-    return bool(np.abs(result - truth).max() < 1e-6)
-rows = [[d.platform, d.name, d.owner, d.kind, d.compute_units] for d in devices()]
-print(json.dumps(prove(devices()[rows.index(wanted)]) if wanted else rows))
 """
 _TFDS = """
 import importlib.metadata, json
@@ -81,17 +59,18 @@ def examine(topics: Collection[str] = ()) -> Iterator[Finding]:
     Parameters
     ----------
     topics : collection of str
-        Keys of `TOPICS`, in any case; none for all of them.
+        Keys of `TOPICS`, or of what other parts add to it, in any case; none for all of them.
 
     Raises
     ------
     ValueError
         If there is no such topic.
     """
-    names = {name.lower(): name for name in TOPICS}
-    asked = {names.get(topic.lower(), topic) for topic in topics} or set(TOPICS)
-    check_names("topic", sorted(asked), TOPICS)
-    for look in dict.fromkeys(look for name, look in TOPICS.items() if name in asked):
+    known = functools.reduce(operator.or_, hooks.provided("labkit_doctor"), TOPICS)
+    names = {name.lower(): name for name in known}
+    asked = {names.get(topic.lower(), topic) for topic in topics} or set(known)
+    check_names("topic", sorted(asked), known)
+    for look in dict.fromkeys(look for name, look in known.items() if name in asked):
         yield from (finding for finding in look() if finding.topic in asked)
 
 
@@ -103,7 +82,7 @@ def _python() -> Iterator[Finding]:
 
 def _tensorflow() -> Iterator[Finding]:
     """Yield its line and that of its devices."""
-    reply = _ask(_TENSORFLOW)
+    reply = ask(_TENSORFLOW)
     if isinstance(reply, str):
         remedy = "install it: pip install 'labkit[tf]' (never on Colab, which has it)"
         yield Finding("TensorFlow", False, f"{reply}; {remedy}")
@@ -116,50 +95,8 @@ def _tensorflow() -> Iterator[Finding]:
     yield Finding("devices", True, text)
 
 
-def _opencl() -> Iterator[Finding]:
-    """Yield one line for each device of each platform; one that only the card's own process can use says so."""
-    beside, more = _ask(OPENCL_CODE, "shared", "null"), []
-    rows = [] if isinstance(beside, str) else beside
-    if sys.platform == "linux" and any(map(drivers.clashes, drivers.installed())):
-        # A driver that clashes with TensorFlow's LLVM is asked where TensorFlow is not.
-        alone = _ask(OPENCL_CODE, "alone", "null")
-        more = [] if isinstance(alone, str) else [row for row in alone if row not in rows]
-    for row in [*rows, *more]:
-        platform_name, name, owner, kind, units = row
-        text = f"{name} ({kind}, {units} compute units, {platform_name} from {owner})"
-        if row in more:
-            text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
-        # A device may take its process with it: each is proved in a child of its own.
-        proved = _ask(OPENCL_CODE, "alone" if row in more else "shared", json.dumps(row))
-        if isinstance(proved, str):
-            text += f": a kernel there failed: {proved}"
-            text += "; if it worked before: labkit doctor --empty-kernel-cache" * ("crashed" in proved)
-        elif not proved:
-            text += ": it computes a wrong result, choose another"
-        yield Finding("OpenCL", proved is True, text, required=False)
-    if not rows:
-        reason = beside if isinstance(beside, str) else "no device that can be used beside TensorFlow"
-        remedy = f"only the offload notebook needs it: {drivers.remedy()}"
-        yield Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
-
-
-def empty_kernel_cache() -> Finding:
-    """Delete the OpenCL kernels that the lab has compiled, one of which may be damaged; return the line about it."""
-    folder, size = drivers.kernel_cache(), drivers.empty_kernel_cache()
-    return Finding("OpenCL", True, f"compiled kernels deleted, {size / 1e6:.1f} MB: {folder}", required=False)
-
-
-def _compiler() -> Iterator[Finding]:
-    from labkit.card import filesystem
-
-    try:
-        yield Finding("C++", True, f"{' '.join(filesystem.compiler())} builds what reads smartssd://", required=False)
-    except filesystem.NoCompiler as error:
-        yield Finding("C++", False, str(error), required=False)
-
-
 def _tfds() -> Iterator[Finding]:
-    reply = _ask(_TFDS)
+    reply = ask(_TFDS)
     problem, version = (reply, None) if isinstance(reply, str) else reply
     yield Finding("tfds", not problem, problem or version, required=False)
 
@@ -202,13 +139,11 @@ def _load() -> Iterator[Finding]:
     yield Finding("load", not share >= other_programs.BUSY, text, required=False)
 
 
-#: What can be asked for, in the order of the report, and who looks.
+#: What can be asked for, in the order of the report, and who looks; other parts add theirs, see `labkit.common.hooks`.
 TOPICS = {
     "Python": _python,
     "TensorFlow": _tensorflow,
     "devices": _tensorflow,
-    "OpenCL": _opencl,
-    "C++": _compiler,
     "tfds": _tfds,
     "disk": _disk,
     "memory": _memory,
@@ -216,7 +151,7 @@ TOPICS = {
 }
 
 
-def _ask(code: str, *words: str) -> Any:
+def ask(code: str, *words: str) -> Any:
     """Run `code` in a child and return what it prints as JSON, or one line that says how it failed.
 
     There is no pipe of objects to it, as to other children: what it loads is what may be broken, and a driver prints

@@ -18,8 +18,8 @@ from pathlib import Path
 import nbformat
 from nbformat.sign import NotebookNotary
 
+from labcourse.start_page import Progress, progress
 from labkit.common.files import write_aside
-from labkit.course.start_page import Progress, progress
 
 ROOT = Path(__file__).resolve().parents[1]
 EDITIONS = ".editions.json"
@@ -83,7 +83,7 @@ def _start(path: Path, now: Progress) -> None:
     intro = nbformat.v4.new_markdown_cell(INTRO, id="start")
     data = {"text/markdown": now._repr_markdown_(), "text/plain": repr(now)}
     output = nbformat.v4.new_output("execute_result", data, execution_count=None)
-    table = nbformat.v4.new_code_cell("import labkit\n\nlabkit.progress()", id="progress", outputs=[output])
+    table = nbformat.v4.new_code_cell("import labcourse\n\nlabcourse.progress()", id="progress", outputs=[output])
     page = nbformat.v4.new_notebook(cells=[intro, table])
     page.metadata["kernelspec"] = {"display_name": "Python 3", "language": "python", "name": "python3"}
     if path.exists():

@@ -53,7 +53,7 @@ def walk(out: Path, rounds: int = 5) -> Path:
     OSError
         If the disk is full, or `out` cannot be written.
     """
-    from labkit.course import ladder
+    from labcourse import ladder
     from labkit.recording import accelerators
     from labkit.sources import photos
 
@@ -90,7 +90,7 @@ def render(board: Any) -> str:
     """
     import jinja2
 
-    from labkit.course import ladder
+    from labcourse import ladder
     from labkit.recording.measures import middle
     from labkit.views import ladder_chart, widget
 

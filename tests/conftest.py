@@ -27,7 +27,7 @@ settings.register_profile(
 settings.load_profile("lab")
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "tests"), *(str(folder) for folder in (ROOT / "tests").iterdir() if folder.is_dir())]
+sys.path[:0] = [str(ROOT / "tests"), *sorted({str(file.parent) for file in (ROOT / "tests").glob("*/**/*.py")})]
 sys.path.append(str(ROOT / "notebooks"))  # the tools that need a checkout: tour, badges, build and grader
 
 import repeats  # noqa: E402 (this one and the next stand in tests/support)
@@ -173,7 +173,7 @@ def pytest_runtest_setup(item):
             pytest.skip(UNDER_ANOTHER_SEED)
     if item.get_closest_marker("opencl") is None:
         return
-    from labkit.offload import NoDevice, choose
+    from labextras.offload import NoDevice, choose
 
     try:
         choose()

@@ -21,9 +21,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "support")]
 
+from labextras.offload import Engine, choose  # noqa: E402
+from labextras.offload.opencl import drivers  # noqa: E402
 from labkit.common import shipped  # noqa: E402
-from labkit.offload import Engine, choose  # noqa: E402
-from labkit.offload.opencl import drivers  # noqa: E402
 
 #: Where Debian puts the driver.
 LIBRARIES = ("/usr/lib/oclgrind/liboclgrind-rt-icd.so", "/usr/lib/x86_64-linux-gnu/oclgrind/liboclgrind-rt-icd.so")
@@ -95,7 +95,7 @@ def drive_decoder(engine: Watched) -> None:
 
     from PIL import Image
 
-    from labkit.offload import Decoder
+    from labextras.offload import Decoder
 
     images = jpegs()
     decoded = Decoder(engine).decode(images)
@@ -115,7 +115,7 @@ def drive_decoder(engine: Watched) -> None:
 
 def drive_tokens(engine: Watched) -> None:
     """Count tokens of whole and of cut streams."""
-    from labkit.offload import tokens
+    from labextras.offload import tokens
 
     whole = jpegs()[:12]
     tokens.count([*whole, *(data[: len(data) * 3 // 4] for data in whole)], engine)
@@ -123,7 +123,7 @@ def drive_tokens(engine: Watched) -> None:
 
 def drive_preprocess(engine: Watched) -> None:
     """Both types of output, augmented; pixels of the host, too."""
-    from labkit.offload import Preprocessor
+    from labextras.offload import Preprocessor
 
     for dtype in ("float32", "uint8"):
         one = Preprocessor(engine, size=16, dtype=dtype, augment=True, seed=7)

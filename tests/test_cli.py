@@ -20,14 +20,16 @@ from typer.testing import CliRunner
 from waiting import ended, until
 
 from execution import execute
-from labkit import card, doctor, offload, photos, records
+from labcourse import ladder
+from labextras import card, offload
+from labextras.offload import device_report
+from labextras.offload.opencl import drivers
+from labkit import doctor, photos, records
 from labkit.cli import app
-from labkit.course import ladder
-from labkit.offload.opencl import drivers
 from labkit.recording import recorder
 from tour import walk
 
-TOPICS = ["Python", "TensorFlow", "devices", "OpenCL", "C++", "tfds", "disk", "memory", "load"]
+TOPICS = ["Python", "TensorFlow", "devices", "tfds", "disk", "memory", "load", "C++", "OpenCL"]
 
 
 def topics(lines):
@@ -58,7 +60,7 @@ def test_doctor_reports_every_topic_in_lines():
 @pytest.mark.opencl
 def test_every_device_is_listed_and_proved_by_a_kernel():
     """Those that cannot be used beside TensorFlow are listed with the word that says so."""
-    found = list(doctor.TOPICS["OpenCL"]())
+    found = list(device_report.TOPICS["OpenCL"]())
     assert found[0].ok, found[0]
     for device, finding in zip(offload.devices(), found, strict=False):
         assert finding.text.startswith(device.name)
@@ -77,10 +79,10 @@ def test_every_device_is_listed_and_proved_by_a_kernel():
     ("result", "words"), [("result * 2", "computes a wrong result"), ("1 / 0", "a kernel there failed: .*division")]
 )
 def test_a_device_that_fails_is_named(monkeypatch, result, words):
-    spoilt = doctor.OPENCL_CODE.replace("abs(result - truth)", f"abs(({result}) - truth)")
-    assert spoilt != doctor.OPENCL_CODE
-    monkeypatch.setattr(doctor, "OPENCL_CODE", spoilt)
-    finding = next(iter(doctor.TOPICS["OpenCL"]()))
+    spoilt = device_report.OPENCL_CODE.replace("abs(result - truth)", f"abs(({result}) - truth)")
+    assert spoilt != device_report.OPENCL_CODE
+    monkeypatch.setattr(device_report, "OPENCL_CODE", spoilt)
+    finding = next(iter(device_report.TOPICS["OpenCL"]()))
     assert not finding.ok
     assert not finding.required
     assert re.search(words, finding.text)

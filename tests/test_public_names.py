@@ -13,7 +13,7 @@ from pathlib import Path
 import jupytext
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGE = ROOT / "labkit"
+PARTS = ("labkit", "labcourse", "labextras")
 
 
 def dotted(path):
@@ -21,7 +21,9 @@ def dotted(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {dotted(path): ast.parse(path.read_text(encoding="utf-8")) for path in PACKAGE.rglob("*.py")}
+MODULES = {
+    dotted(path): ast.parse(path.read_text(encoding="utf-8")) for part in PARTS for path in (ROOT / part).rglob("*.py")
+}
 TYPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
@@ -39,7 +41,7 @@ def _readers():
     for path in sorted((ROOT / "notebooks" / "source").glob("*.py")):
         cells = jupytext.read(path, fmt="py:percent").cells
         code = [re.sub(r"(?m)^\s*[%!].*$", "pass", c.source) for c in cells if c.cell_type == "code"]
-        yield ast.parse("\n".join(["import labkit", *code]))
+        yield ast.parse("\n".join([f"import {', '.join(PARTS)}", *code]))
         yield mentioned("\n".join(c.source for c in cells if c.cell_type == "markdown"))
     for page in ("README.md", "docs/reference.md", "notebooks/INSTRUCTORS.md"):
         for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
@@ -49,7 +51,8 @@ def _readers():
 
 def mentioned(text):
     """Return code that names the functions that a text tells its reader to call."""
-    return ast.parse("\n".join(["import labkit", *re.findall(r"`(labkit(?:\.\w+)+)\(", text)]))
+    calls = re.findall(rf"`((?:{'|'.join(PARTS)})(?:\.\w+)+)\(", text)
+    return ast.parse("\n".join([f"import {', '.join(PARTS)}", *calls]))
 
 
 @cache
@@ -86,7 +89,10 @@ def lookup(module, name):
     # A package may hand out names of its modules when they are first asked for.
     if "__getattr__" in definitions(module) and name in (package := importlib.import_module(module)).__all__:
         found = getattr(package, name)
-        return (found.__name__, None) if inspect.ismodule(found) else lookup(found.__module__, name)
+        if inspect.ismodule(found):
+            return found.__name__, None
+        inside = (m for m in MODULES if m.startswith(f"{module}.") and name in definitions(m))
+        return next(((m, name) for m in inside), None)
     return None
 
 
@@ -97,9 +103,9 @@ def imported(tree):
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                if alias.name.split(".")[0] == "labkit":
-                    found[alias.asname or "labkit"] = (alias.name if alias.asname else "labkit", None)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "labkit":
+                if (part := alias.name.split(".")[0]) in PARTS:
+                    found[alias.asname or part] = (alias.name if alias.asname else part, None)
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in PARTS:
             for alias in node.names:
                 if (target := lookup(node.module, alias.name)) is not None:
                     found[alias.asname or alias.name] = target
@@ -142,8 +148,10 @@ def reached():
     todo = [t for tree in readers() for names in meanings(tree) for t in uses(tree, names)]
     # Code that runs when a module is imported or started.
     todo += [t for module, tree in MODULES.items() for t in top_level(module, tree)]
+    # What a part hooks in.
+    todo += re.findall(r'(?m)^\w+ = "(lab[\w.]+):(\w+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     # Every kernel has a twin of its name.
-    twins = [lookup("labkit.offload.twins", path.stem) for path in (ROOT / "kernels").glob("*.cl")]
+    twins = [lookup("labextras.offload.twins", path.stem) for path in (ROOT / "kernels").glob("*.cl")]
     todo += [twin for twin in twins if twin is not None]
     seen = set()
     while todo:

@@ -20,7 +20,7 @@ from labkit.common.numbers import one_of, whole
 from labkit.common.progress import fast
 from labkit.common.table import Table, Tabular
 from labkit.recording import equal_work
-from labkit.recording.loaders.session import recordable
+from labkit.recording.recordable import recordable
 from labkit.recording.recorder import FAST_WARMUP, Plan, figures, middle, rounds_of
 from labkit.timeline.run import Delivered, Measure
 from labkit.timeline.trace import Trace

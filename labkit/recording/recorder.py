@@ -28,7 +28,7 @@ from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import Drive, RecordingError, check_keep, check_length, consumer, drive, known_steps
 from labkit.timeline.intervals import union
-from labkit.timeline.run import Accelerator, Host, Measure, ProcessorTime, Profile, Run, ThreadTime, Totals
+from labkit.timeline.run import Accelerator, Host, Measure, ProcessorTime, Profile, ThreadTime, Totals
 from labkit.timeline.trace import Trace
 
 __all__ = ["RecordingError", "graph", "record"]
@@ -55,16 +55,13 @@ def record(
     max_events: int = 500_000,
     keep: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
-    on_start: Callable[[Run], Any] | None = None,
-    on_step: Callable[[int, int, int, int], Any] | None = None,
-    on_trace: Callable[[Trace], Any] | None = None,
 ) -> Trace:
     """Drive `dataset` into `accelerator` under the profiler and return what happened.
 
     Parameters
     ----------
     dataset : tf.data.Dataset
-        Of batches; or what brings a session of its own, as `labkit.recording.loaders.session.AnyLoader` and a dataset
+        Of batches; or what brings a session of its own, as `labextras.loaders.session.AnyLoader` and a dataset
         of a cluster do. Each repeat makes a new iterator.
     accelerator : Modelled or Real
         The consumer; see `labkit.accelerators`.
@@ -86,14 +83,6 @@ def record(
         find it.
     progress : bool, optional
         A progress bar: True, False, or by default one that shows up when it takes long.
-    on_start : callable, optional
-        Called once before the job runs, with a `Run` that holds the ``name`` and the ``accelerator``.
-    on_step : callable, optional
-        Called after each step behind the warm-up. It gets the number of the step, which starts at 0 in every repeat,
-        and three times in nanoseconds (of ``time.perf_counter_ns``): when the wait began, when the batch was there,
-        and when the train step ended. Its own work slows the job down.
-    on_trace : callable, optional
-        Called once at the end, with the trace that is returned.
 
     Returns
     -------
@@ -108,17 +97,12 @@ def record(
     RecordingError
         If the pipeline or the train step fails, or a profiler is running already.
     """
-    plan = Plan(accelerator, steps, warmup, max_events, progress, on_step, keep)
+    plan = Plan(accelerator, steps, warmup, max_events, progress, keep)
     plan.check(dataset, name)
     repeats = rounds_of(repeats)
-    if on_start is not None:
-        on_start(Run("measured", name, plan.facts()))
     traces = plan.rounds({name: dataset}, [repeats], name or "recording")[name]
     rounds = tuple(trace.run.repeats[0] for trace in traces)
-    chosen = traces[middle(rounds)].with_run(repeats=rounds)
-    if on_trace is not None:
-        on_trace(chosen)
-    return chosen
+    return traces[middle(rounds)].with_run(repeats=rounds)
 
 
 def graph(dataset: Any, *, steps: int = 2) -> list[str]:
@@ -141,7 +125,6 @@ class Plan:
     warmup: int
     max_events: int
     progress: bool | None = None
-    on_step: Callable[[int, int, int, int], Any] | None = None
     keep: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
@@ -231,17 +214,11 @@ class Plan:
 
     def trace(self, dataset: Any, name: str | None, tick: Callable[[], Any]) -> Trace:
         """Record one repeat."""
-
-        def see(*step: int) -> None:
-            if self.on_step is not None:
-                self.on_step(*step)
-            tick()
-
         source, watch = self.source(dataset)
         try:
             run = drive(
                 source, self.accelerator, self.steps, self.warmup,
-                label=_label(name), max_events=self.max_events, on_step=see, keep=self.keep, watch=watch,
+                label=_label(name), max_events=self.max_events, on_step=lambda *_: tick(), keep=self.keep, watch=watch,
             )  # fmt: skip
         except RecordingError as error:
             if error.run is not None:

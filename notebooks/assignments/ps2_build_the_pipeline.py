@@ -11,7 +11,7 @@
 import tensorflow as tf
 
 from labkit import simulate
-from labkit.course.inspection import inspect_pipeline
+from labcourse.inspection import inspect_pipeline
 
 # %% [markdown]
 # ## 2.1 Map, batch, prefetch (25 points)
@@ -30,7 +30,7 @@ def squares(count, batch_size):
 
 
 # %% tests="2.1" points=10
-from labkit.course.inspection import inspect_pipeline
+from labcourse.inspection import inspect_pipeline
 
 shown = inspect_pipeline(squares, 7, 3)
 assert [e.tolist() for e in shown.elements] == [[0, 1, 4], [9, 16, 25], [36]], "squares in order, in batches"
@@ -45,7 +45,7 @@ assert {int(v) for e in shown.elements for v in e} == {i * i for i in range(1000
 ### END HIDDEN TESTS
 
 # %% tests="2.1" points=8
-from labkit.course.inspection import inspect_pipeline
+from labcourse.inspection import inspect_pipeline
 
 shown = inspect_pipeline(squares, 40, 4)
 assert "ParallelMapDataset" in shown.ops, "the map runs one element at a time: num_parallel_calls"
@@ -56,7 +56,7 @@ assert [int(v) for e in shown.elements for v in e] == [i * i for i in range(40)]
 ### END HIDDEN TESTS
 
 # %% tests="2.1" points=7
-from labkit.course.inspection import inspect_pipeline
+from labcourse.inspection import inspect_pipeline
 
 shown = inspect_pipeline(squares, 16, 4)
 assert [op for op in shown.ops if op != "OptionsDataset"][-1] == "PrefetchDataset", "prefetch comes last"
@@ -86,7 +86,7 @@ def interleaved(shards, size, at_once):
 
 
 # %% tests="2.2" points=15
-from labkit.course.inspection import inspect_pipeline
+from labcourse.inspection import inspect_pipeline
 
 shown = inspect_pipeline(interleaved, 2, 4, 2)
 assert [int(e) for e in shown.elements] == [0, 1, 1000, 1001, 2, 3, 1002, 1003], (
@@ -119,7 +119,7 @@ assert [int(e) for e in shown.elements] == [0, 1, 1000, 1001, 2000, 2001, 2, 3, 
 ### END HIDDEN TESTS
 
 # %% tests="2.2" points=10
-from labkit.course.inspection import inspect_pipeline
+from labcourse.inspection import inspect_pipeline
 
 shown = inspect_pipeline(interleaved, 4, 6, 3)
 assert "ParallelInterleaveDataset" in shown.ops, "one thread reads all shards in turn: num_parallel_calls"
@@ -149,7 +149,7 @@ def epochs(values, count):
 
 
 # %% tests="2.3" points=10
-from labkit.course.inspection import inspect_pipeline
+from labcourse.inspection import inspect_pipeline
 
 shown = inspect_pipeline(epochs, [0, 51, 255], 2)
 assert [round(float(e), 1) for e in shown.elements] == [0.0, 0.2, 1.0] * 2, (
@@ -167,7 +167,7 @@ assert shown.ended and len(shown.elements) == 300, "no value of longer data is l
 ### END HIDDEN TESTS
 
 # %% tests="2.3" points=15
-from labkit.course.inspection import inspect_pipeline
+from labcourse.inspection import inspect_pipeline
 
 shown = inspect_pipeline(epochs, [0, 100, 200, 250], 2)
 assert any(op.startswith("CacheDataset") for op in shown.ops), "nothing is kept: cache()"

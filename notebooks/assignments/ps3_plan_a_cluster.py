@@ -10,7 +10,7 @@
 # %% bootstrap=true
 import math
 
-from labkit import capacity
+from labextras.cluster import capacity
 
 # %% [markdown]
 # ## 3.1 Cores for one accelerator (20 points)
@@ -115,7 +115,7 @@ assert abs(imbalance(12, 3) - 1) < 1e-6, "these shards divide evenly over the ho
 # %% tests="3.4" points=10
 assert abs(imbalance(10, 8) - 1.6) < 1e-6, "one host has two shards, the mean is 1.25"
 ### BEGIN HIDDEN TESTS
-from labkit import capacity
+from labextras.cluster import capacity
 
 for shards, hosts in [(9, 8), (100, 16), (5, 4), (3, 2), (3, 8)]:
     truth = capacity.Setting(accelerators=hosts, hosts=hosts, shards=shards, dataset_gb=150).imbalance
@@ -125,7 +125,7 @@ for shards, hosts in [(9, 8), (100, 16), (5, 4), (3, 2), (3, 8)]:
 # %% [markdown]
 # ## 3.5 Enough cores, and not more (25 points)
 #
-# `labkit.capacity.plan(...)` puts everything together; print `capacity.plan(accelerators=8, accelerator="A100")` to see. `fewest_cores(accelerator, cpu_ms_per_image)` returns the smallest whole number of `cores_per_accelerator` with which 8 accelerators of that kind on one host are busy for at least 99 % of an epoch, everything else left at its defaults; or `None` if no number from 1 to 64 does it.
+# `labextras.cluster.capacity.plan(...)` puts everything together; print `capacity.plan(accelerators=8, accelerator="A100")` to see. `fewest_cores(accelerator, cpu_ms_per_image)` returns the smallest whole number of `cores_per_accelerator` with which 8 accelerators of that kind on one host are busy for at least 99 % of an epoch, everything else left at its defaults; or `None` if no number from 1 to 64 does it.
 
 
 # %% solution="3.5"
@@ -150,7 +150,7 @@ assert fewest_cores("V100", 12.0) == 4, "dearer images need more cores; 99 % are
 # %% tests="3.5" points=15
 assert fewest_cores("V100", 0.1) == 1, "one core is the least"
 ### BEGIN HIDDEN TESTS
-from labkit import capacity
+from labextras.cluster import capacity
 
 
 def truth(kind, ms):

@@ -9,7 +9,8 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, explorers, photos, plain, predictions, simulate, storage
+from labcourse import check, explorers, idea, predictions, try_it
+from labkit import accelerators, photos, plain, simulate, storage
 
 # %% [markdown]
 # ## The idea
@@ -17,7 +18,7 @@ from labkit import accelerators, explorers, photos, plain, predictions, simulate
 # The drawing shows a job that loads and trains in turn, and the same job when it loads the next batch during the training.
 
 # %%
-labkit.idea("00")
+idea("00")
 
 # %% [markdown]
 # ## Extract, transform, load
@@ -226,8 +227,8 @@ def busy(spans, window_ms):
     return sum(end - start for start, end in spans) / window_ms
 
 # %%
-labkit.try_it("00.1", busy)
-labkit.check("00.1", busy)
+try_it("00.1", busy)
+check("00.1", busy)
 
 # %% [markdown]
 # **00.2** Write `step_ms(load_ms, train_ms, overlapped)`. It returns how long one step of a long run takes, in milliseconds. `overlapped` says whether loading and training overlap. Three lines.
@@ -243,8 +244,8 @@ def step_ms(load_ms, train_ms, overlapped):
     return load_ms + train_ms
 
 # %%
-labkit.try_it("00.2", step_ms)
-labkit.check("00.2", step_ms)
+try_it("00.2", step_ms)
+check("00.2", step_ms)
 
 # %% [markdown]
 # ## Recap

@@ -9,7 +9,8 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, charts, explorers, photos, predictions, simulate, storage
+from labcourse import check, explorers, idea, predictions, try_it
+from labkit import accelerators, charts, photos, simulate, storage
 
 # %% [markdown]
 # ## The idea
@@ -17,7 +18,7 @@ from labkit import accelerators, charts, explorers, photos, predictions, simulat
 # The accelerator is idle while the processor loads the next photos.
 
 # %%
-labkit.idea("01")
+idea("01")
 
 # %% [markdown]
 # ## The job
@@ -208,8 +209,8 @@ def images_per_s(step_ms, batch):
     return 1000 * batch / step_ms
 
 # %%
-labkit.try_it("01.1", images_per_s)
-labkit.check("01.1", images_per_s)
+try_it("01.1", images_per_s)
+check("01.1", images_per_s)
 
 # %% [markdown]
 # **01.2** Write `naive_options(dataset)`. It returns the same dataset, and tf.data neither rewrites nor tunes it. Four lines.
@@ -226,8 +227,8 @@ def naive_options(dataset):
     return dataset.with_options(options)
 
 # %%
-labkit.try_it("01.2", naive_options)
-labkit.check("01.2", naive_options)
+try_it("01.2", naive_options)
+check("01.2", naive_options)
 
 # %% [markdown]
 # **01.3** Write `verdict(before, after)`, the first part of the table's rule. Both arguments are lists of images per second, with one entry per round. Return `"faster"` if *every* round got faster, `"slower"` if every round got slower, `"no difference"` otherwise. Four lines.
@@ -244,8 +245,8 @@ def verdict(before, after):
     return "slower" if max(ratios) < 1 else "no difference"
 
 # %%
-labkit.try_it("01.3", verdict)
-labkit.check("01.3", verdict)
+try_it("01.3", verdict)
+check("01.3", verdict)
 
 # %% [markdown]
 # ## Recap

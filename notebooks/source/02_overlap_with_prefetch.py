@@ -9,7 +9,8 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, buffer_chart, explorers, photos, plain, predictions, simulate, storage
+from labcourse import check, explorers, idea, predictions, try_it
+from labkit import accelerators, buffer_chart, photos, plain, simulate, storage
 
 # %% [markdown]
 # ## The idea
@@ -17,7 +18,7 @@ from labkit import accelerators, buffer_chart, explorers, photos, plain, predict
 # With prefetch, the processor loads the next batch while the accelerator trains on the current batch.
 
 # %%
-labkit.idea("02")
+idea("02")
 
 # %% [markdown]
 # ## The job so far
@@ -215,8 +216,8 @@ def overlapped_batches(dataset):
     return dataset.prefetch(2)
 
 # %%
-labkit.try_it("02.1", overlapped_batches)
-labkit.check("02.1", overlapped_batches)
+try_it("02.1", overlapped_batches)
+check("02.1", overlapped_batches)
 
 # %% [markdown]
 # **02.2** Write `speedup(load_ms, train_ms)`. It returns how many times faster a job with perfect overlap is than a job without overlap. One line.
@@ -230,8 +231,8 @@ def speedup(load_ms, train_ms):
     return (load_ms + train_ms) / max(load_ms, train_ms)
 
 # %%
-labkit.try_it("02.2", speedup)
-labkit.check("02.2", speedup)
+try_it("02.2", speedup)
+check("02.2", speedup)
 
 # %% [markdown]
 # **02.3** Write `buffer_mb(depth, batch, height, width)`. It returns the memory, in MB (10^6 bytes), of a prefetch buffer of `depth` batches of float32 RGB images. One line.
@@ -245,8 +246,8 @@ def buffer_mb(depth, batch, height, width):
     return depth * batch * height * width * 3 * 4 / 1e6
 
 # %%
-labkit.try_it("02.3", buffer_mb)
-labkit.check("02.3", buffer_mb)
+try_it("02.3", buffer_mb)
+check("02.3", buffer_mb)
 
 # %% [markdown]
 # ## Recap

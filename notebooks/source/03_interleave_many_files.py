@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 import tensorflow as tf
-from labkit import accelerators, charts, explorers, photos, plain, predictions, records, storage
+from labcourse import check, explorers, idea, predictions, try_it
+from labkit import accelerators, charts, photos, plain, records, storage
 
 # %% [markdown]
 # ## The idea
@@ -22,7 +23,7 @@ from labkit import accelerators, charts, explorers, photos, plain, predictions, 
 # A thread that waits for storage needs no core. Many files can wait at the same time.
 
 # %%
-labkit.idea("03")
+idea("03")
 
 # %% [markdown]
 # ## The data: 16 shards
@@ -232,8 +233,8 @@ def mixed(paths, open_shard):
     return shards.interleave(open_shard, cycle_length=3, block_length=2, num_parallel_calls=3, deterministic=True)
 
 # %%
-labkit.try_it("03.1", mixed)
-labkit.check("03.1", mixed)
+try_it("03.1", mixed)
+check("03.1", mixed)
 
 # %% [markdown]
 # **03.2** Write `epoch_ms(shards, at_once, open_ms, stream_ms)`. It returns a simple estimate of how long an epoch takes. Assume that the shards are read in groups of `at_once`. A group must be finished before the next group starts, and no shard is opened early. `open_ms` is the time to open one shard, and `stream_ms` is the time to read it after that. One line. (Hint: `math.ceil`.)
@@ -247,8 +248,8 @@ def epoch_ms(shards, at_once, open_ms, stream_ms):
     return -(-shards // at_once) * (open_ms + stream_ms)
 
 # %%
-labkit.try_it("03.2", epoch_ms)
-labkit.check("03.2", epoch_ms)
+try_it("03.2", epoch_ms)
+check("03.2", epoch_ms)
 
 # %% [markdown]
 # **03.3** Write `widened_pool(dataset, threads)`. It returns the same dataset with a pool of `threads` threads for its map functions. Three lines.
@@ -264,8 +265,8 @@ def widened_pool(dataset, threads):
     return dataset.with_options(options)
 
 # %%
-labkit.try_it("03.3", widened_pool)
-labkit.check("03.3", widened_pool)
+try_it("03.3", widened_pool)
+check("03.3", widened_pool)
 
 # %% [markdown]
 # ## Recap

@@ -9,7 +9,8 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, charts, cores, explorers, photos, plain, predictions, simulate, storage
+from labcourse import check, explorers, idea, predictions, try_it
+from labkit import accelerators, charts, cores, photos, plain, simulate, storage
 
 # %% [markdown]
 # ## The idea
@@ -17,7 +18,7 @@ from labkit import accelerators, charts, cores, explorers, photos, plain, predic
 # Photos do not depend on each other. Two cores can therefore work on two photos at the same time. No photo is finished faster, but more photos are finished per second.
 
 # %%
-labkit.idea("04")
+idea("04")
 
 # %% [markdown]
 # ## The job so far
@@ -216,8 +217,8 @@ def in_parallel(dataset, function):
     return dataset.map(function, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 # %%
-labkit.try_it("04.1", in_parallel)
-labkit.check("04.1", in_parallel)
+try_it("04.1", in_parallel)
+check("04.1", in_parallel)
 
 # %% [markdown]
 # **04.3** (Exercise 04.2 is in the optional notebook 04b.) For each image, `gil_ms` milliseconds are spent in Python and `free_ms` milliseconds in C++. While one thread runs Python, other threads may run C++. Write `best_gain(free_ms, gil_ms, cores)`: the best possible speed-up over one call at a time, with any number of calls. The answer is one line.
@@ -231,8 +232,8 @@ def best_gain(free_ms, gil_ms, cores):
     return min(cores, (free_ms + gil_ms) / gil_ms)
 
 # %%
-labkit.try_it("04.3", best_gain)
-labkit.check("04.3", best_gain)
+try_it("04.3", best_gain)
+check("04.3", best_gain)
 
 # %% [markdown]
 # ## Recap

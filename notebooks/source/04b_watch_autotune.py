@@ -13,7 +13,9 @@
 import time
 
 import tensorflow as tf
-from labkit import accelerators, autotune_chart, charts, cores, diagnosis, photos, predictions, storage
+from labcourse import check, idea, predictions, try_it
+from labextras.tune import autotune_chart, diagnosis
+from labkit import accelerators, charts, cores, photos, storage
 
 # %% [markdown]
 # ## The idea
@@ -21,7 +23,7 @@ from labkit import accelerators, autotune_chart, charts, cores, diagnosis, photo
 # Nobody has to guess the number of threads: tf.data begins with few threads and adds threads while the job runs.
 
 # %%
-labkit.idea("04b")
+idea("04b")
 
 # %% [markdown]
 # ## The job so far
@@ -166,8 +168,8 @@ def cores_needed(images_per_s, cpu_ms):
     return images_per_s * cpu_ms / 1000
 
 # %%
-labkit.try_it("04.2", cores_needed)
-labkit.check("04.2", cores_needed)
+try_it("04.2", cores_needed)
+check("04.2", cores_needed)
 
 # %% [markdown]
 # ## Recap
@@ -177,6 +179,6 @@ labkit.check("04.2", cores_needed)
 # ## In practice
 #
 # - Give `AUTOTUNE` to every map that does real work and to the last prefetch.
-# - In your own training loop, write `it = iter(dataset)`, and after some steps `labkit.diagnosis.read(it)`.
+# - In your own training loop, write `it = iter(dataset)`, and after some steps `diagnosis.read(it)`.
 #
 # **Next:** [05 Cache what is expensive](05_cache_what_is_expensive.ipynb): work that is done once need not be parallel.

@@ -12,7 +12,9 @@ import statistics
 import tempfile
 
 import tensorflow as tf
-from labkit import accelerators, charts, checks, explorers, memory, photos, plain, predictions, storage
+from labcourse import check, explorers, idea, predictions, try_it
+from labextras import checks
+from labkit import accelerators, charts, memory, photos, plain, storage
 
 # %% [markdown]
 # ## The idea
@@ -20,7 +22,7 @@ from labkit import accelerators, charts, checks, explorers, memory, photos, plai
 # Reading, decoding and resizing a photo gives the same pixels in every [epoch](../docs/glossary.md#epoch). A cache keeps these pixels, so only the first epoch has to compute them.
 
 # %%
-labkit.idea("05")
+idea("05")
 
 # %% [markdown]
 # ## The job in four steps
@@ -256,8 +258,8 @@ def cache_mb(images, height, width, bytes_per_value):
     return images * height * width * 3 * bytes_per_value / 1e6
 
 # %%
-labkit.try_it("05.1", cache_mb)
-labkit.check("05.1", cache_mb)
+try_it("05.1", cache_mb)
+check("05.1", cache_mb)
 
 # %% [markdown]
 # **05.2** Write `cached_pipeline(dataset, expensive, augment)`. It maps both functions over the elements: first `expensive`, then `augment`. From the second epoch on, `expensive` never runs again, but `augment` runs in every epoch. Results are kept in memory, and the order stays. The answer is one line.
@@ -271,8 +273,8 @@ def cached_pipeline(dataset, expensive, augment):
     return dataset.map(expensive).cache().map(augment)
 
 # %%
-labkit.try_it("05.2", cached_pipeline)
-labkit.check("05.2", cached_pipeline)
+try_it("05.2", cached_pipeline)
+check("05.2", cached_pipeline)
 
 # %% [markdown]
 # **05.3** Write `epochs_until_gain(first, later, without)`. With a cache, the first epoch takes `first` seconds, and each later epoch takes `later` seconds. Without a cache, each epoch takes `without` seconds. After how many epochs has the job with the cache taken less time in total? If this never happens, return `float("inf")`. The answer is about five lines.
@@ -290,8 +292,8 @@ def epochs_until_gain(first, later, without):
     return int((first - later) // (without - later)) + 1
 
 # %%
-labkit.try_it("05.3", epochs_until_gain)
-labkit.check("05.3", epochs_until_gain)
+try_it("05.3", epochs_until_gain)
+check("05.3", epochs_until_gain)
 
 # %% [markdown]
 # ## Recap
@@ -302,6 +304,6 @@ labkit.check("05.3", epochs_until_gain)
 #
 # - Put expensive steps that always give the same result before the cache. Put steps that are random, or that make the data larger, after the cache. Shuffle after the cache, too, or every epoch has the same order.
 # - Cache images as uint8, and convert them to float32 afterwards. If even this cache does not fit, read the files in every epoch, and let the page cache help.
-# - Each time that you move a cache, look at the data: `labkit.checks.inspect(dataset)`.
+# - Each time that you move a cache, look at the data: `checks.inspect(dataset)`.
 #
 # **Next:** [06 Vectorize the map](06_vectorize_the_map.ipynb): many elements in one call.

@@ -11,7 +11,8 @@
 import statistics
 
 import tensorflow as tf
-from labkit import accelerators, charts, damage, explorers, photos, plain, predictions, records
+from labcourse import check, explorers, idea, predictions, try_it
+from labkit import accelerators, charts, damage, photos, plain, records
 
 # %% [markdown]
 # ## The idea
@@ -19,7 +20,7 @@ from labkit import accelerators, charts, damage, explorers, photos, plain, predi
 # A map in front of the [batch](../docs/glossary.md#batch) calls its function once for each image. A map behind the batch calls its function once for the whole batch. Each call takes time of its own.
 
 # %%
-labkit.idea("06")
+idea("06")
 
 # %% [markdown]
 # ## The data
@@ -288,8 +289,8 @@ def batch_first(dataset, scale, batch):
     return dataset.batch(batch, drop_remainder=True).map(scale)
 
 # %%
-labkit.try_it("06.1", batch_first)
-labkit.check("06.1", batch_first)
+try_it("06.1", batch_first)
+check("06.1", batch_first)
 
 # %% [markdown]
 # **06.2** Write `brighter(images, deltas)`. The images have the shape `(n, height, width, 3)`, and `deltas` has the shape `(n,)`. Add to each image its own number, then clip all values to 0 and 1. Use tensors, no NumPy and no loop. Two lines.
@@ -303,8 +304,8 @@ def brighter(images, deltas):
     return tf.clip_by_value(images + tf.reshape(deltas, [-1, 1, 1, 1]), 0, 1)
 
 # %%
-labkit.try_it("06.2", brighter)
-labkit.check("06.2", brighter)
+try_it("06.2", brighter)
+check("06.2", brighter)
 
 # %% [markdown]
 # **06.3** Write `gain(overhead_us, work_us, batch)`: how many times faster one image gets if the overhead is paid once per batch. One line.
@@ -318,8 +319,8 @@ def gain(overhead_us, work_us, batch):
     return (overhead_us + work_us) / (overhead_us / batch + work_us)
 
 # %%
-labkit.try_it("06.3", gain)
-labkit.check("06.3", gain)
+try_it("06.3", gain)
+check("06.3", gain)
 
 # %% [markdown]
 # ## Recap

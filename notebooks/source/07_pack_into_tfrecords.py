@@ -9,7 +9,8 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import accelerators, charts, explorers, photos, plain, predictions, records, storage
+from labcourse import check, explorers, idea, predictions, try_it
+from labkit import accelerators, charts, photos, plain, records, storage
 
 # %% [markdown]
 # ## The idea
@@ -17,7 +18,7 @@ from labkit import accelerators, charts, explorers, photos, plain, predictions, 
 # Packed files save opens, because many photos are read from one file. Packed pixels save decoding, too, but they are more bytes to read.
 
 # %%
-labkit.idea("07")
+idea("07")
 
 # %% [markdown]
 # ## Predict
@@ -234,8 +235,8 @@ def shards_for(total_mb, servers):
     return max(servers, min(10 * servers, total_mb // 10))
 
 # %%
-labkit.try_it("07.1", shards_for)
-labkit.check("07.1", shards_for)
+try_it("07.1", shards_for)
+check("07.1", shards_for)
 
 # %% [markdown]
 # **07.2** Write `parse_record(serialized)`: `(image bytes, label)` of one record. Its features have the names `photo` (bytes) and `class` (a whole number). A record without one of them is an error.
@@ -251,8 +252,8 @@ def parse_record(serialized):
     return found["photo"], found["class"]
 
 # %%
-labkit.try_it("07.2", parse_record)
-labkit.check("07.2", parse_record)
+try_it("07.2", parse_record)
+check("07.2", parse_record)
 
 # %% [markdown]
 # ## Recap

@@ -12,7 +12,9 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import numpy as np
 import tensorflow as tf
-from labkit import accelerators, checks, photos, plain, predictions
+from labcourse import check, idea, predictions, try_it
+from labextras import checks
+from labkit import accelerators, photos, plain
 
 # %% [markdown]
 # ## The idea
@@ -20,7 +22,7 @@ from labkit import accelerators, checks, photos, plain, predictions
 # An error in a map can change the data without an error message. The job runs, and only the data show the error.
 
 # %%
-labkit.idea("07b")
+idea("07b")
 
 # %% [markdown]
 # ## The data
@@ -168,8 +170,8 @@ def cut(image, top, left, size):
     return tf.tensor_scatter_nd_update(image, where, tf.zeros([size, size, 3]))
 
 # %%
-labkit.try_it("07.3", cut)
-labkit.check("07.3", cut)
+try_it("07.3", cut)
+check("07.3", cut)
 
 # %% [markdown]
 # ## Recap

@@ -14,7 +14,8 @@ import tempfile
 from pathlib import Path
 
 import tensorflow as tf
-from labkit import accelerators, damage, photos, plain, predictions, records
+from labcourse import idea, predictions
+from labkit import accelerators, damage, photos, plain, records
 
 # %% [markdown]
 # ## The idea
@@ -22,7 +23,7 @@ from labkit import accelerators, damage, photos, plain, predictions, records
 # A damaged record stops the job. A job that leaves the record out goes on, and then somebody must count what is missing.
 
 # %%
-labkit.idea("07c")
+idea("07c")
 
 # %% [markdown]
 # ## Predict

@@ -12,8 +12,11 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import numpy as np
 import tensorflow as tf
-from labkit import accelerators, charts, discrepancy, offload, photos, plain, predictions, reference
-from labkit.offload import twins
+from labcourse import check, idea, predictions, try_it
+from labextras import offload
+from labextras.offload import twins as reference
+from labkit import accelerators, charts, discrepancy, photos, plain
+from labextras.offload import twins
 
 # %% [markdown]
 # [OpenCL](../docs/glossary.md#opencl) is a language for programs that run on many kinds of devices: CPUs, GPUs and FPGAs. A *kernel* is a function that is written in this language and runs on one of these devices. To *offload* work is to move the work from the CPU to another device.
@@ -33,8 +36,8 @@ files = [tf.io.read_file(path).numpy() for path in album.paths[:8]]
 # In the upper part of the drawing, the *host* does all the work. The host is the computer with its CPU. In the lower part, a second device inside the computer, a *card*, reads and decodes the photos, so the CPU has less work. The second drawing shows the way of a photo, today and with a card.
 
 # %%
-display(labkit.idea("08"))
-labkit.idea("08.card")
+display(idea("08"))
+idea("08.card")
 
 # %% [markdown]
 # ## Predict
@@ -128,14 +131,14 @@ print(attempt(scale.replace("out[i]", "out[i + 100000000]")))
 # On an FPGA the usual form of a kernel is a *task*: a kernel with a single work-item that contains a loop. The compiler turns the loop into a *hardware pipeline*. This circuit has one stage for each operation of the loop, for example load, multiply and store. All stages work at the same time, each on another value. The [initiation interval](../docs/glossary.md#initiation-interval) is the number of clock cycles from the start of one value to the start of the next. With an interval of 1, a value enters in every clock cycle. With an interval of 4, a value enters in every fourth cycle only, so many values take about four times as long.
 
 # %%
-labkit.idea("08.interval")
+idea("08.interval")
 
 # %% [markdown]
 # The folder `kernels` of the lab holds each kernel in both forms: for many work-items, and as a task. Entropy decoding suits a task: a circuit with an interval of 1 reads one token in each clock cycle. Several of these circuits, side by side, decode several photos.
 #
 # ## Run: the four kernels
 #
-# For each kernel, `labkit.reference` has a function in NumPy that computes the same numbers and is easier to read. Are these numbers right? TensorFlow decides. It gets the same random numbers:
+# For each kernel, `reference` has a function in NumPy that computes the same numbers and is easier to read. Are these numbers right? TensorFlow decides. It gets the same random numbers:
 
 # %%
 def by_tensorflow(data, flip, delta, factor):
@@ -260,8 +263,8 @@ __kernel void clip_values(__global const float *in, __global float *out, const f
 """
 
 # %%
-labkit.try_it("08.1", clip_source)
-labkit.check("08.1", clip_source)
+try_it("08.1", clip_source)
+check("08.1", clip_source)
 
 # %% [markdown]
 # **08.2** Write the kernel `resize(in, out, in_height, in_width, out_height, out_width)` in about ten lines:
@@ -292,8 +295,8 @@ __kernel void resize(__global const float *in, __global float *out, const int in
 """
 
 # %%
-labkit.try_it("08.2", resize_source)
-labkit.check("08.2", resize_source)
+try_it("08.2", resize_source)
+check("08.2", resize_source)
 
 # %% [markdown]
 # ## Recap

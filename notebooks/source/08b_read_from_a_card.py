@@ -15,7 +15,9 @@
 import tempfile
 from pathlib import Path
 import tensorflow as tf
-from labkit import accelerators, card, discrepancy, offload, photos, plain, predictions
+from labcourse import check, idea, predictions, try_it
+from labextras import card, offload
+from labkit import accelerators, discrepancy, photos, plain
 
 # %% [markdown]
 # ## The idea
@@ -23,7 +25,7 @@ from labkit import accelerators, card, discrepancy, offload, photos, plain, pred
 # The photos take the upper way today. With a card they take the lower way:
 
 # %%
-labkit.idea("08.card")
+idea("08.card")
 
 # %% [markdown]
 # ## Predict
@@ -140,7 +142,7 @@ print(f"{len(card.METHODS) - len(served)} other methods would write. The card re
 # All four work at the same time, so the slowest one sets the speed. First count the tokens in your photos:
 
 # %% tags=["nbval-ignore-output"]
-from labkit.offload import calibration, tokens, twins
+from labextras.offload import calibration, tokens, twins
 
 files = [tf.io.read_file(path).numpy() for path in album.paths]
 counted = tokens.count(files) if twins.has_device() else tokens.count_on_host(files[:8])
@@ -229,8 +231,8 @@ def decoders(photo_bytes, gb_s, cycles, clock_mhz):
     return math.ceil((gb_s * 1e9 / photo_bytes) / (clock_mhz * 1e6 / cycles))
 
 # %%
-labkit.try_it("08.3", decoders)
-labkit.check("08.3", decoders)
+try_it("08.3", decoders)
+check("08.3", decoders)
 
 # %% [markdown]
 # ## Recap

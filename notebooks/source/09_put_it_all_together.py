@@ -11,7 +11,8 @@
 import keras
 import tensorflow as tf
 from keras import layers
-from labkit import accelerators, augment, explorers, ladder, ladder_chart, photos, plain, predictions, records
+from labcourse import check, explorers, idea, ladder, predictions, try_it
+from labkit import accelerators, augment, ladder_chart, photos, plain, records
 
 # %% [markdown]
 # ## The idea
@@ -19,7 +20,7 @@ from labkit import accelerators, augment, explorers, ladder, ladder_chart, photo
 # Each technique of this course removes a part of the waiting. Together they keep the accelerator busy:
 
 # %%
-labkit.idea("09")
+idea("09")
 
 # %% [markdown]
 # ## Predict
@@ -37,7 +38,7 @@ predictions.commit("09.gain", ..., unit="times")
 # %% [markdown]
 # ## Run
 #
-# `labkit.ladder` holds the pipelines of all notebooks. The rows down to *best* decode every photo in every epoch. They stand in the order of the notebooks. The last two rows keep resized pixels in memory (notebook 05), so they decode in the first epoch only. Caches are filled before the measurement. The row *best* has four more changes, which you will make yourself below.
+# `ladder` holds the pipelines of all notebooks. The rows down to *best* decode every photo in every epoch. They stand in the order of the notebooks. The last two rows keep resized pixels in memory (notebook 05), so they decode in the first epoch only. Caches are filled before the measurement. The row *best* has four more changes, which you will make yourself below.
 #
 # The model for your prediction is a limit: an H100 that never waits.
 
@@ -262,8 +263,8 @@ def busy(fetch, prep, train):
     return min(fetch, prep, train) / train
 
 # %%
-labkit.try_it("09.1", busy)
-labkit.check("09.1", busy)
+try_it("09.1", busy)
+check("09.1", busy)
 
 # %% [markdown]
 # **09.2** Write `assemble(elements, decode, augment)`. `decode` maps one element and is expensive. `augment` maps a *batch* and is random. Return a dataset with these properties:
@@ -285,8 +286,8 @@ def assemble(elements, decode, augment):
     return decoded.repeat(2).batch(4, drop_remainder=True).map(augment).prefetch(tf.data.AUTOTUNE)
 
 # %%
-labkit.try_it("09.2", assemble)
-labkit.check("09.2", assemble)
+try_it("09.2", assemble)
+check("09.2", assemble)
 
 # %% [markdown]
 # ## Recap
@@ -297,6 +298,6 @@ labkit.check("09.2", assemble)
 #
 # - Start with the guide's recipe and look at a timeline. If the accelerator hardly ever waits, stop there.
 # - Otherwise follow the timeline, in this order: do work once (cache), do work in fewer passes (compile), use all cores (parallel map), let waits overlap (interleave, prefetch). The README has a table *from symptom to remedy*.
-# - Check the pixels whenever you make a pipeline faster. `labkit.checks.inspect` looks for faults that no clock shows.
+# - Check the pixels whenever you make a pipeline faster. `checks.inspect` looks for faults that no clock shows.
 #
 # **Next:** [10 Diagnose a sick pipeline](10_diagnose_the_patient.ipynb): pipelines with one fault each, and you find the fault.

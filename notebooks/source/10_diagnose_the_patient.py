@@ -10,7 +10,7 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tempfile
 import tensorflow as tf
-from labkit import drills, predictions, variants
+from labcourse import check, drills, idea, predictions, submit, try_it, variants
 
 # %% [markdown]
 # ## The idea
@@ -18,7 +18,7 @@ from labkit import drills, predictions, variants
 # Find the time in which the accelerator is idle. Then ask which threads work at that time, and what they do:
 
 # %%
-labkit.idea("10")
+idea("10")
 
 # %% [markdown]
 # ## A drill
@@ -174,8 +174,8 @@ def diagnosis(seed):
     return "the random number is drawn for every pixel instead of for the photo: that is noise, not brightness"
 
 # %%
-labkit.try_it("10.1", diagnosis)
-labkit.check("10.1", diagnosis)
+try_it("10.1", diagnosis)
+check("10.1", diagnosis)
 
 # %% [markdown]
 # **10.2** Write `fixed_16(case)`: drill 16 without its fault. Begin with `print(slow.code)`, and change one argument. About eight lines.
@@ -196,8 +196,8 @@ def fixed_16(case):
     return batches.with_options(case.options(threads=16))
 
 # %%
-labkit.try_it("10.2", fixed_16)
-labkit.check("10.2", fixed_16)
+try_it("10.2", fixed_16)
+check("10.2", fixed_16)
 
 # %% [markdown]
 # **10.3** Write `fixed_15(case)`: drill 15 without its fault. Begin with `print(wrong.code)`. Each photo becomes brighter or darker as a whole, by a number from −0.2 to 0.2. This number is new each time the photo comes. About ten lines.
@@ -220,19 +220,19 @@ def fixed_15(case):
     return batches.with_options(case.options(threads=16))
 
 # %%
-labkit.try_it("10.3", fixed_15)
-labkit.check("10.3", fixed_15)
+try_it("10.3", fixed_15)
+check("10.3", fixed_15)
 
 # %% [markdown]
 # ## Drills of your own
 #
 # There are more drills. In a course your id decides which drills are yours, so your neighbour usually has other drills. Take those three, or any other number. Write `drill` alone in a cell to see code, timeline and list at once.
 #
-# When you have finished, `labkit.submit` writes one file about this session: exercises, busy shares, speed-ups, and the predictions that are kept on this machine. The drills that this notebook solves count there, too. Call `submit` in each notebook. Without `folder` the file lies beside your notebook. The file has a pseudonym in place of your id, and it hides the names of your account and your machine. (A signature shows whether the file was damaged. It does not prove that you measured.)
+# When you have finished, `submit` writes one file about this session: exercises, busy shares, speed-ups, and the predictions that are kept on this machine. The drills that this notebook solves count there, too. Call `submit` in each notebook. Without `folder` the file lies beside your notebook. The file has a pseudonym in place of your id, and it hides the names of your account and your machine. (A signature shows whether the file was damaged. It does not prove that you measured.)
 
 # %% tags=["nbval-ignore-output"]
 print(variants.of("student 42", problem="drills").drills)
-path = labkit.submit("student 42", folder=tempfile.mkdtemp())
+path = submit("student 42", folder=tempfile.mkdtemp())
 
 # %% [markdown]
 # ## Recap

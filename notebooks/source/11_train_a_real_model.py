@@ -9,13 +9,15 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labkit import charts, operations_chart, photos, pixels, plain, predictions, training
+from labcourse import check, idea, predictions, training, try_it
+from labextras.fit import Watch, operations, operations_chart
+from labkit import charts, photos, pixels, plain
 
 # %% [markdown]
 # ## The idea
 
 # %%
-labkit.idea("11")
+idea("11")
 
 # %% [markdown]
 # ## The photos, and others that nobody has seen
@@ -109,12 +111,12 @@ predictions.commit("11.gain", ..., unit="times")
 # %% [markdown]
 # ## Run: watch `model.fit`
 #
-# `labkit.Watch` is a callback. It records 20 steps of an ordinary `model.fit`, and nothing else of the script changes. Both runs begin with the same weights and learn for one epoch:
+# `Watch` is a callback. It records 20 steps of an ordinary `model.fit`, and nothing else of the script changes. Both runs begin with the same weights and learn for one epoch:
 
 # %% tags=["nbval-ignore-output"]
 watched, runs = {}, {}
 for name, make in {"naive": naive, "good": good}.items():
-    watched[name] = labkit.Watch(steps=20, name=name)
+    watched[name] = Watch(steps=20, name=name)
     runs[name] = training.train(learn, make(), steps=35, callbacks=[watched[name]])
     print(f"{name:<6} loss of the epoch: {runs[name].losses[0]:.9f}")
 
@@ -138,10 +140,10 @@ predictions.review("11.gain", model=(prepare_ms + train_ms) / train_ms, measured
 # %% [markdown]
 # ## Where a step goes
 #
-# `labkit.operations` adds up the time of all operations, for each kind of layer and for the pipeline. The time is that of all threads together. *IteratorGetNext* is the operation with which `model.fit` waits for a batch: it stands inside of the compiled train step, where no Python clock sees it.
+# `operations` adds up the time of all operations, for each kind of layer and for the pipeline. The time is that of all threads together. *IteratorGetNext* is the operation with which `model.fit` waits for a batch: it stands inside of the compiled train step, where no Python clock sees it.
 
 # %% tags=["nbval-ignore-output"]
-by_layer = {name: labkit.operations(trace, by="name") for name, trace in traces.items()}
+by_layer = {name: operations(trace, by="name") for name, trace in traces.items()}
 operations_chart.draw(by_layer["naive"], by_layer["good"], title="Time by kind of layer", most=9)
 
 # %% tags=["nbval-ignore-output"]
@@ -191,7 +193,7 @@ for name, ms in step_ms.items():
 #
 # ## TensorBoard
 #
-# `labkit.Watch(keep="build/profile")` keeps the profile where TensorBoard's plugin *xprof* finds it. The waits in its report are those of labkit, and the table of operations is the same. It needs a network connection for its tables. The page [TensorBoard](../docs/tensorboard.md) says how to start it.
+# `Watch(keep="build/profile")` keeps the profile where TensorBoard's plugin *xprof* finds it. The waits in its report are those of labkit, and the table of operations is the same. It needs a network connection for its tables. The page [TensorBoard](../docs/tensorboard.md) says how to start it.
 #
 # ## Exercises
 #
@@ -208,7 +210,7 @@ def photos_needed(accuracy, points):
     return math.ceil(accuracy * (1 - accuracy) * (1.96 / (points / 100)) ** 2)
 
 # %%
-labkit.check("11.1", photos_needed)
+check("11.1", photos_needed)
 
 # %% [markdown]
 # **11.2** Write `total_s(before_s, steps, wait_before_ms, wait_after_ms)`. A training of `steps` steps took `before_s` seconds, and each step waited `wait_before_ms` for its batch. With another pipeline a step waits `wait_after_ms`, and the rest of the step stays. How many seconds does the training take now? One line.
@@ -222,8 +224,8 @@ def total_s(before_s, steps, wait_before_ms, wait_after_ms):
     return before_s - steps * (wait_before_ms - wait_after_ms) / 1000
 
 # %%
-labkit.try_it("11.2", total_s)
-labkit.check("11.2", total_s)
+try_it("11.2", total_s)
+check("11.2", total_s)
 
 # %% [markdown]
 # ## Recap

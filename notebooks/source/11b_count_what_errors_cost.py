@@ -14,13 +14,15 @@ import itertools
 
 import numpy as np
 import tensorflow as tf
-from labkit import charts, checks, drills, photos, pixels, predictions, training
+from labcourse import check, drills, idea, predictions, training
+from labextras import checks
+from labkit import charts, photos, pixels
 
 # %% [markdown]
 # ## The idea
 
 # %%
-labkit.idea("11b")
+idea("11b")
 
 # %% [markdown]
 # ## One trained network
@@ -278,7 +280,7 @@ frozen = source.batch(32).map(change).cache()
 print(*checks.inspect(frozen, source.batch(32), random=True).faults or ["no fault"], sep="\n")
 
 # %% [markdown]
-# A check sees the data, and not what a model was trained with. `labkit.checks.inspect(dataset).unseen` lists what it cannot see. The order of the colours, a forgotten mean, or another resize on the serving side are invisible in one pipeline alone: they are differences between *two*. For these, use `checks.serving`.
+# A check sees the data, and not what a model was trained with. `checks.inspect(dataset).unseen` lists what it cannot see. The order of the colours, a forgotten mean, or another resize on the serving side are invisible in one pipeline alone: they are differences between *two*. For these, use `checks.serving`.
 #
 # ## Exercises
 #
@@ -296,7 +298,7 @@ def lost(right, other):
     return differences.mean(), 1.96 * differences.std() / len(differences) ** 0.5
 
 # %%
-labkit.check("11.3", lost)
+check("11.3", lost)
 
 # %% [markdown]
 # **11.4** Write `serve(path)`: it returns what the model of this notebook was trained with. That is a photo of 48×48 pixels, RGB, decoded by TensorFlow with the method `"INTEGER_ACCURATE"`, resized with antialias, rounded to whole grey levels, divided by 255, and given to `training.normalised`.
@@ -307,14 +309,14 @@ def serve(path):
 
 # %% tags=["solution"]
 def serve(path):
-    from labkit import training
+    from labcourse import training
 
     image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3, dct_method="INTEGER_ACCURATE")
     image = tf.image.resize(tf.cast(image, tf.float32), [48, 48], antialias=True)
     return training.normalised(tf.round(image) / 255)
 
 # %%
-labkit.check("11.4", serve)
+check("11.4", serve)
 
 # %% [markdown]
 # ## Drills

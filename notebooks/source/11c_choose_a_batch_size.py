@@ -10,13 +10,14 @@
 # **You need** notebook 11. You need no GPU. About 45 minutes.
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
-from labkit import charts, photos, pixels, predictions, training
+from labcourse import check, idea, predictions, training
+from labkit import charts, photos, pixels
 
 # %% [markdown]
 # ## The idea
 
 # %%
-labkit.idea("11c")
+idea("11c")
 
 # %% [markdown]
 # ## The photos
@@ -183,7 +184,7 @@ def needed(fixed_ms, per_image_ms, batch):
     return 1000 * batch / (fixed_ms + per_image_ms * batch)
 
 # %%
-labkit.check("11.5", needed)
+check("11.5", needed)
 
 # %% [markdown]
 # **11.6** Write `updates(photos, epochs, batch)`: how many updates does `dataset.repeat(epochs).batch(batch, drop_remainder=True)` give, when the dataset has `photos` photos? Return a whole number.
@@ -197,7 +198,7 @@ def updates(photos, epochs, batch):
     return photos * epochs // batch
 
 # %%
-labkit.check("11.6", updates)
+check("11.6", updates)
 
 # %% [markdown]
 # **11.7** Write `enough(fixed_ms, per_image_ms, share)`: the smallest batch with which an accelerator with this line reaches at least this share of its highest rate. The highest rate is that of an endless batch, *1 / b*. Return a whole number. For 0.9 and the line of the A100 above, the answer is 107. What is it for your own line, `times.fixed_ms` and `times.per_image_ms`?
@@ -213,7 +214,7 @@ def enough(fixed_ms, per_image_ms, share):
     return math.ceil(share * fixed_ms / ((1 - share) * per_image_ms))
 
 # %%
-labkit.check("11.7", enough)
+check("11.7", enough)
 
 # %% [markdown]
 # ## Recap

@@ -12,14 +12,16 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import keras
 import tensorflow as tf
-from labkit import measures, photos, pixels, predictions, simulate, training
+from labcourse import check, idea, predictions, training
+from labextras.fit import Watch
+from labkit import measures, photos, pixels, simulate
 from labkit.simulate import Costs, Knobs
 
 # %% [markdown]
 # ## The idea
 
 # %%
-labkit.idea("11d")
+idea("11d")
 
 # %% [markdown]
 # ## A sentence to test
@@ -154,7 +156,7 @@ data = {name: in_the_pipeline() if name == "in the pipeline" else bytes_only() f
 runs = {name: [] for name in models}
 for _ in range(measures.rounds_of(5)):
     for name, model in models.items():
-        watch = labkit.Watch(steps=10, warmup=2, name=name)
+        watch = Watch(steps=10, warmup=2, name=name)
         model.fit(data[name], steps_per_epoch=13, verbose=0, callbacks=[watch])
         runs[name].append(watch.trace)
 found = measures.Measures.from_traces(runs)
@@ -234,7 +236,7 @@ def link_mb_per_s(images_per_s, side, bytes_per_value):
     return images_per_s * side * side * 3 * bytes_per_value / 1e6
 
 # %%
-labkit.check("11.10", link_mb_per_s)
+check("11.10", link_mb_per_s)
 
 # %% [markdown]
 # **11.11** Write `pays(decode, augment, train, on_gpu)`: how many times as fast does the job become when the augmentation moves from the host into the model? All arguments are times in ms for one batch: decoding and augmenting on all cores of the host, the train step, and the augmentation on the accelerator. Pipeline and training overlap perfectly. One or two lines.
@@ -248,7 +250,7 @@ def pays(decode, augment, train, on_gpu):
     return max(decode + augment, train) / max(decode, train + on_gpu)
 
 # %%
-labkit.check("11.11", pays)
+check("11.11", pays)
 
 # %% [markdown]
 # ## Recap

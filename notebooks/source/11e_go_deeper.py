@@ -15,13 +15,14 @@ import functools
 import keras
 import numpy as np
 import tensorflow as tf
-from labkit import charts, photos, pixels, predictions, training
+from labcourse import check, idea, predictions, training
+from labkit import charts, photos, pixels
 
 # %% [markdown]
 # ## The idea
 
 # %%
-labkit.idea("11e")
+idea("11e")
 
 # %% tags=["nbval-ignore-output"]
 large, large_held_out = pixels.of(photos.load().train), pixels.held_out()
@@ -202,7 +203,7 @@ def depth(blocks):
     return 2 + 2 * sum(blocks)
 
 # %%
-labkit.check("11.8", depth)
+check("11.8", depth)
 
 # %% [markdown]
 # **11.9** Write `worth_reporting(one, other)`. Both are lists with the accuracies of several seeds, in percent. Return True if every run of `one` is above every run of `other`, or the other way round. Return False if the two lists overlap or touch. This rule is strict, and it needs no table of probabilities: with three seeds each, chance alone does this in one of ten cases.
@@ -216,7 +217,7 @@ def worth_reporting(one, other):
     return min(one) > max(other) or min(other) > max(one)
 
 # %%
-labkit.check("11.9", worth_reporting)
+check("11.9", worth_reporting)
 
 # %% [markdown]
 # ## Recap

@@ -15,7 +15,9 @@ import warnings
 import keras
 import tensorflow as tf
 from keras import layers
-from labkit import photos, pixels, predictions, training
+from labcourse import check, idea, predictions, training
+from labextras.fit import Watch
+from labkit import photos, pixels
 
 # %% [markdown]
 # ## The idea
@@ -23,7 +25,7 @@ from labkit import photos, pixels, predictions, training
 # A pipeline delivers a tuple. `model.fit` knows nothing about your names: it reads the tuple by position.
 
 # %%
-labkit.idea("11f")
+idea("11f")
 
 # %% [markdown]
 # ## The data
@@ -89,14 +91,14 @@ predictions.commit("11f.form", ..., unit="times")
 # %% [markdown]
 # ## Run
 #
-# Each form is trained twice with the same seed, and the three take turns, so that a slow minute of the machine hits all. `labkit.Watch` records 15 steps of each training. A line shows the mean step time of each round:
+# Each form is trained twice with the same seed, and the three take turns, so that a slow minute of the machine hits all. `Watch` records 15 steps of each training. A line shows the mean step time of each round:
 
 # %% tags=["nbval-ignore-output"]
 forms = {"sequential": sequential, "functional": functional, "subclass": Subclass}
 losses, watched = {name: set() for name in forms}, {name: [] for name in forms}
 for _ in range(2):
     for name, make in forms.items():
-        watch = labkit.Watch(steps=15, warmup=5, name=name)
+        watch = Watch(steps=15, warmup=5, name=name)
         trained = training.train(learn, model=make, steps=35, callbacks=[watch])
         losses[name].add(trained.losses)
         watched[name].append(labkit.Timeline(watch.trace))
@@ -280,7 +282,7 @@ def element(image, light, label, weight):
     return {"image": image, "light": light}, label, weight
 
 # %%
-labkit.check("11.12", element)
+check("11.12", element)
 
 # %% [markdown]
 # **11.13** Some classes have more photos than others. Write `balanced(labels, classes)`: return a weight for each photo, so that the weights of each class have the same sum, and the mean of all weights is 1. `labels` is an array of whole numbers below `classes`, and each class occurs. One or two lines.
@@ -295,7 +297,7 @@ def balanced(labels, classes):
     return len(labels) / (classes * counts[labels])
 
 # %%
-labkit.check("11.13", balanced)
+check("11.13", balanced)
 
 # %% [markdown]
 # ## Recap

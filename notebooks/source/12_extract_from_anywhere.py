@@ -19,7 +19,9 @@ import numpy as np
 import pyarrow
 import tensorflow as tf
 from pyarrow import parquet
-from labkit import accelerators, damage, extraction, object_store, photos, pixels, plain, predictions, source_check
+from labcourse import check, idea, predictions, try_it
+from labextras.extract import extraction, object_store, source_check
+from labkit import accelerators, damage, photos, pixels, plain
 
 # %% [markdown]
 # ## The idea
@@ -27,7 +29,7 @@ from labkit import accelerators, damage, extraction, object_store, photos, pixel
 # A pipeline can begin anywhere. Only its first step knows where the bytes come from.
 
 # %%
-labkit.idea("12")
+idea("12")
 
 # %% [markdown]
 # ## Predict
@@ -287,7 +289,7 @@ def cifar100(path):
     return tf.data.FixedLengthRecordDataset(path, 2 + 3 * 32 * 32).map(split)
 
 # %%
-labkit.check("12.1", cifar100)
+check("12.1", cifar100)
 
 # %% [markdown]
 # **12.2** Several workers share one database with the table `photos` of this notebook. Write `part_of(path, workers, worker)`. It returns a dataset of the labels (int64) of the rows whose `id % workers` is `worker`, in the order of their ids. The *database* chooses the rows, so that no worker reads the rows of the others. Two lines.
@@ -302,7 +304,7 @@ def part_of(path, workers, worker):
     return tf.data.experimental.SqlDataset("sqlite", path, query, (tf.int64,)).map(lambda label: label)
 
 # %%
-labkit.check("12.2", part_of)
+check("12.2", part_of)
 
 # %% [markdown]
 # **12.3** Write `connections(photos_per_s, request_ms)`. It returns how many connections an object store needs at least, so that `photos_per_s` photos arrive in each second. Each request takes `request_ms`, and a connection has one request at a time. One line. (Hint: `math.ceil`.)
@@ -316,8 +318,8 @@ def connections(photos_per_s, request_ms):
     return -(-photos_per_s * request_ms // 1000)
 
 # %%
-labkit.try_it("12.3", connections)
-labkit.check("12.3", connections)
+try_it("12.3", connections)
+check("12.3", connections)
 
 # %% [markdown]
 # ## Recap

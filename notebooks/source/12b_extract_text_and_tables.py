@@ -18,7 +18,9 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
-from labkit import damage, photos, plain, predictions, source_check
+from labcourse import check, idea, predictions
+from labextras.extract import source_check
+from labkit import damage, photos, plain
 
 # %% [markdown]
 # ## The idea
@@ -26,7 +28,7 @@ from labkit import damage, photos, plain, predictions, source_check
 # A network computes with numbers. Text has to become numbers first, in three steps.
 
 # %%
-labkit.idea("12b")
+idea("12b")
 
 # %% [markdown]
 # *Clean*: make lines alike, so that "Circle!" and "circle" are the same word. *Encode*: look each word up in a list, the *vocabulary*, and take its number. *Embed*: replace each number by a vector that the network learns. Only the last step is a part of the model.
@@ -216,7 +218,7 @@ def vectors(line, vocabulary, table, length):
     return table[numbers + [0] * (length - len(numbers))]
 
 # %%
-labkit.check("12.4", vectors)
+check("12.4", vectors)
 
 # %% [markdown]
 # **12.5** One call for each line is slow. Write `encoded(lines, clean, lookup, size)`. `lines` is a dataset of texts, as `TextLineDataset` gives it. `clean` takes a batch of texts and returns clean texts. `lookup` takes a batch of words, as `split` makes it above, and returns whole numbers. The result is a dataset of batches of whole numbers:
@@ -237,7 +239,7 @@ def encoded(lines, clean, lookup, size):
     return words.map(lambda split: lookup(split.to_tensor("")))
 
 # %%
-labkit.check("12.5", encoded)
+check("12.5", encoded)
 
 # %% [markdown]
 # ## Recap

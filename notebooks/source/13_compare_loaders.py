@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import tensorflow as tf
 from PIL import Image, ImageOps
-from labkit import accelerators, charts, photos, predictions
+from labcourse import check, idea, predictions
+from labkit import accelerators, charts, photos
 
 # %% [markdown]
 # ## The idea
@@ -21,7 +22,7 @@ from labkit import accelerators, charts, photos, predictions
 # Every loader does the same work. They differ in *who* does it, and in how batches come back.
 
 # %%
-labkit.idea("13")
+idea("13")
 
 # %% [markdown]
 # ## Predict
@@ -331,7 +332,7 @@ def collate(samples):
     return np.stack(images), np.array(labels, np.int64)
 
 # %%
-labkit.check("13.1", collate)
+check("13.1", collate)
 
 # %% [markdown]
 # **13.2** A stream of PyTorch (`IterableDataset`) runs in each worker from the beginning. Without a division, each photo comes once from *every* worker. Write `numbers(length, workers, worker)`. It returns the list of the photos' numbers for this worker. All workers together have every number of `range(length)` exactly once, and no worker has two more than another. One line.
@@ -345,7 +346,7 @@ def numbers(length, workers, worker):
     return list(range(worker, length, workers))
 
 # %%
-labkit.check("13.2", numbers)
+check("13.2", numbers)
 
 # %% [markdown]
 # Where PyTorch is installed, the next cell hands your two answers to a stream with two workers. It prints whether each photo came once:
@@ -380,7 +381,7 @@ def loader(photos, batch, workers):
                       persistent_workers=workers > 0)
 
 # %%
-labkit.check("13.3", loader)
+check("13.3", loader)
 
 # %% [markdown]
 # ## Recap

@@ -16,6 +16,7 @@ import time
 
 import numpy as np
 import tensorflow as tf
+from labcourse import check, idea
 from labkit import charts, discrepancy, photos
 
 # %% [markdown]
@@ -24,7 +25,7 @@ from labkit import charts, discrepancy, photos
 # A pipeline of DALI is a graph, as one of tf.data is. Each operator has a place: the processor, or the GPU.
 
 # %%
-labkit.idea("13b")
+idea("13b")
 
 # %% tags=["nbval-ignore-output"]
 DALI = labkit.have("nvidia.dali", "pip install nvidia-dali-cuda120")
@@ -310,7 +311,7 @@ def workers(image_ms, batch, step_ms, cores):
     return min(cores, -(-image_ms * batch // step_ms))
 
 # %%
-labkit.check("13.4", workers)
+check("13.4", workers)
 
 # %% [markdown]
 # **13.5** Write `flipped(boxes)`: the boxes after the picture was mirrored, left for right. `boxes` has the shape (n, 4): left, top, right, bottom, as shares from 0 to 1. In the result, too, left is smaller than right. Two lines.
@@ -327,7 +328,7 @@ def flipped(boxes):
     return np.stack([1 - right, top, 1 - left, bottom], axis=1)
 
 # %%
-labkit.check("13.5", flipped)
+check("13.5", flipped)
 
 # %% [markdown]
 # ## Recap

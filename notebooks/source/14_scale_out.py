@@ -16,7 +16,9 @@ from itertools import islice
 from pathlib import Path
 
 import tensorflow as tf
-from labkit import accelerators, capacity, explorers, photos, predictions, storage
+from labcourse import check, explorers, idea, predictions
+from labextras.cluster import capacity, data_service
+from labkit import accelerators, photos, storage
 
 # %% [markdown]
 # ## The idea
@@ -24,7 +26,7 @@ from labkit import accelerators, capacity, explorers, photos, predictions, stora
 # A *dispatcher* knows the job. *Workers* run the pipeline. The *consumer* trains, and asks the workers for elements.
 
 # %%
-labkit.idea("14")
+idea("14")
 
 # %% [markdown]
 # ## Predict
@@ -43,10 +45,10 @@ predictions.commit("14.computing", ..., unit="times")
 # %% [markdown]
 # ## Build
 #
-# `labkit.cluster` starts the dispatcher and a worker as processes, and ends them with this notebook. All that stands before `distribute` runs on the workers:
+# `data_service` starts the dispatcher and a worker as processes, and ends them with this notebook. All that stands before `distribute` runs on the workers:
 
 # %%
-cluster = labkit.cluster(workers=1)
+cluster = data_service(workers=1)
 waiting = tf.data.Dataset.range(150).map(lambda number: storage.delayed(number, 8))
 dataset = waiting.apply(cluster.distribute("dynamic"))
 print(dataset.element_spec.dtype.name, "elements by way of", len(cluster.workers), "worker")
@@ -284,7 +286,7 @@ def workers(accelerators, images_s, image_ms, cores):
 
 
 # %%
-labkit.check("14.1", workers)
+check("14.1", workers)
 
 # %% [markdown]
 # **14.2** Write `into_host(accelerators, hosts, images_s, side, value_bytes)`. It returns the megabytes (10^6 bytes) a second that go into each host. A prepared image has `side` × `side` pixels of three colours, each of `value_bytes`. One line.
@@ -300,7 +302,7 @@ def into_host(accelerators, hosts, images_s, side, value_bytes):
 
 
 # %%
-labkit.check("14.2", into_host)
+check("14.2", into_host)
 
 # %% [markdown]
 # **14.3** Write `lost_and_doubled(numbers, count)`. `numbers` is a list of what came, out of `range(count)`. Return how many never came, and how many came again. Two lines.
@@ -317,7 +319,7 @@ def lost_and_doubled(numbers, count):
 
 
 # %%
-labkit.check("14.3", lost_and_doubled)
+check("14.3", lost_and_doubled)
 
 # %% [markdown]
 # ## Recap

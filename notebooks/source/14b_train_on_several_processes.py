@@ -17,7 +17,10 @@ from itertools import islice
 
 import numpy as np
 import tensorflow as tf
-from labkit import accelerators, photos, predictions, recorder, storage
+from labcourse import check, idea, predictions
+from labextras.cluster import processes
+from labextras.fit import watching
+from labkit import accelerators, photos, recorder, storage
 
 # %% [markdown]
 # ## The idea
@@ -25,7 +28,7 @@ from labkit import accelerators, photos, predictions, recorder, storage
 # Two processes have the same weights. Each takes half of a batch and computes gradients from it. The *all-reduce* adds the gradients of both, so that both change their weights alike:
 
 # %%
-labkit.idea("14b")
+idea("14b")
 
 # %% [markdown]
 # ## Predict
@@ -145,7 +148,7 @@ def begin(process, save_to):
 def learn(process, sharding="DATA", late_ms=0, save_to=None, die_at=None):
     strategy, weights, step, saved = begin(process, save_to)
     gradients, all_reduce, change = parts_of(strategy, weights, step, halves=2 // process.count)
-    watch = labkit.watching(steps=8, warmup=8, profile=False)
+    watch = watching(steps=8, warmup=8, profile=False)
     mine = batches(sharding, late_ms if process.number == 1 else 0)
     data = watch.waits(strategy.experimental_distribute_dataset(mine))
     seen = []
@@ -167,10 +170,10 @@ def learn(process, sharding="DATA", late_ms=0, save_to=None, die_at=None):
 # %% [markdown]
 # ## Run
 #
-# `labkit.processes` starts the processes, and ends them with this notebook. `run` runs a function in each, and returns what they returned:
+# `processes` starts the processes, and ends them with this notebook. `run` runs a function in each, and returns what they returned:
 
 # %% tags=["nbval-ignore-output"]
-several = labkit.processes(2)
+several = processes(2)
 one = several.run(learn, processes=1)
 two = several.run(learn)
 took_ms = {name: labkit.Timeline(run.results[0]["trace"]).step_ms for name, run in {"one": one, "two": two}.items()}
@@ -337,7 +340,7 @@ def mine(batch, process, count):
 
 
 # %%
-labkit.check("14.4", mine)
+check("14.4", mine)
 
 # %% [markdown]
 # **14.5** Write `step_ms(waits_ms, train_ms, all_reduce_ms)`. `waits_ms` is a list: how long each process waits for its batch. Every process then trains for `train_ms`, and an all-reduce among processes that are all there takes `all_reduce_ms`. How long is a step? One line.
@@ -353,7 +356,7 @@ def step_ms(waits_ms, train_ms, all_reduce_ms):
 
 
 # %%
-labkit.check("14.5", step_ms)
+check("14.5", step_ms)
 
 # %% [markdown]
 # **14.6** Write `computed(steps, every, deaths)`. A training of `steps` steps saves a checkpoint after every `every` steps. `deaths` lists the steps after which it died, in the order of the deaths, and each time it went on from its last checkpoint. How many steps were computed in all? One line.
@@ -369,7 +372,7 @@ def computed(steps, every, deaths):
 
 
 # %%
-labkit.check("14.6", computed)
+check("14.6", computed)
 
 # %% [markdown]
 # ## Recap

@@ -13,7 +13,9 @@ import os
 import keras
 import tensorflow as tf
 from keras import layers
-from labkit import accelerators, ladder, measures, operations_chart, photos, predictions
+from labcourse import check, idea, ladder, predictions
+from labextras.fit import Watch, operations, operations_chart
+from labkit import accelerators, measures, photos
 
 # Without this line, TensorFlow takes nearly all memory of a GPU, and DALI finds none.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
@@ -25,7 +27,7 @@ print("A GPU trains here. All figures of training below are those of this GPU." 
 # ## The idea
 
 # %%
-labkit.idea("16")
+idea("16")
 
 # %% [markdown]
 # ## Two machines, one notebook
@@ -107,14 +109,14 @@ predictions.commit("16.best", ..., unit="share")
 # %% [markdown]
 # ## Run
 #
-# The three copies train with an ordinary `model.fit`, and `labkit.Watch` records some of its steps. A pipeline makes batches ahead before the first step is over. So the first steps are left out, and with a GPU more steps are recorded. The copies take turns, so that a slow minute of the machine hits all of them:
+# The three copies train with an ordinary `model.fit`, and `Watch` records some of its steps. A pipeline makes batches ahead before the first step is over. So the first steps are left out, and with a GPU more steps are recorded. The copies take turns, so that a slow minute of the machine hits all of them:
 
 # %% tags=["nbval-ignore-output"]
 WARMUP, STEPS = (10, 30) if GPU else (2, 6)
 runs = {name: [] for name in models}
 for _ in range(measures.rounds_of(5)):
     for name, model in models.items():
-        watch = labkit.Watch(steps=STEPS, warmup=WARMUP, name=name)
+        watch = Watch(steps=STEPS, warmup=WARMUP, name=name)
         model.fit(data[name], steps_per_epoch=WARMUP + STEPS + 1, verbose=0, callbacks=[watch])
         runs[name].append(watch.trace)
 found = measures.Measures.from_traces(runs)
@@ -144,7 +146,7 @@ labkit.show(*(found.trace(name) for name in rungs), labels=tuple(rungs), steps=4
 # The table below adds up the time of all operations of *best*. The column *where* has three values. *Input pipeline* and *train step* are threads of the processor. *Device* is a GPU. Its rows are kernels and copies, and a note below the table says how many bytes a copy moves, and how fast.
 
 # %% tags=["nbval-ignore-output"]
-ops = {name: labkit.operations(found.trace(name), most=8) for name in rungs}
+ops = {name: operations(found.trace(name), most=8) for name in rungs}
 operations_chart.draw(ops["naive"], ops["best"], title="Time by operation", most=8)
 
 # %% tags=["nbval-ignore-output"]
@@ -242,7 +244,7 @@ def waiting_hours(photos, epochs, free, fed):
     return photos * epochs * (1 / fed - 1 / free) / 3600
 
 # %%
-labkit.check("16.1", waiting_hours)
+check("16.1", waiting_hours)
 
 # %% [markdown]
 # **16.2** Write `fed_rate(batch, step_ms, image_ms, cores, gpu)`: how many images per second does a training reach? With free data, a train step was measured to take `step_ms` milliseconds. To make one photo takes `image_ms` milliseconds of one core, and the pipeline uses all `cores` cores. Where `gpu` is true, the train step leaves the cores alone. So the pipeline makes the next batch during the step. Where it is false, the train step uses all cores, too. Then the processor has to do both, one after the other or in turns. Two or three lines.
@@ -258,7 +260,7 @@ def fed_rate(batch, step_ms, image_ms, cores, gpu):
     return batch / both_ms * 1000
 
 # %%
-labkit.check("16.2", fed_rate)
+check("16.2", fed_rate)
 
 # %% [markdown]
 # ## Recap

@@ -197,7 +197,7 @@ def test_the_verbs_collect_and_tell_who_is_who(tmp_path):
     done = CliRunner().invoke(app, ["class", "names", str(tmp_path / "ids.txt"), "--course", "fall"])
     head, *lines = done.output.splitlines()
     assert head.split()[:2] == ["id", "pseudonym"]
-    from labkit import variants
+    from labcourse import variants
 
     assert [line.split()[:2] for line in lines] == [
         [student, variants.pseudonym(student, "fall")] for student in ("alovelace", "ghopper")

@@ -10,10 +10,10 @@ import jupytext
 import pytest
 
 import kit
-import labkit
+import labcourse
 from assignments.grader.precheck import released
 from assignments.grader.supervisor import Limits
-from labkit.course import predictions
+from labcourse import predictions
 
 #: A shorter line says nothing: "return ds", ")".
 LEAST = 20
@@ -49,7 +49,7 @@ def made(tmp_path_factory):
         patch.setenv("LABKIT_DATA", str(out / "data"))
         patch.delenv("LABKIT_FAST", raising=False)
         predictions.commit("00.busy", 0.5, unit="share")
-        assert "1 of" in str(labkit.progress())
+        assert "1 of" in str(labcourse.progress())
         return kit.make(out / "kit")
 
 

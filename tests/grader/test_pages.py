@@ -17,7 +17,7 @@ from class_of_25 import roster
 
 from assignments.grader import batch, pages
 from assignments.grader.course import Course
-from labkit.course import handin
+from labcourse import handin
 
 WRITE = (
     "var x=(document.cookie.match('_xsrf=([^;]*)')||[])[1];fetch('/api/contents/pwned.txt',{method:'PUT',"

@@ -158,7 +158,7 @@ def test_nothing_of_the_tour_page_is_cut_off(chromium, tour_page, width, scripts
 @pytest.mark.long
 def test_sliders_buttons_and_lists_of_the_explorers_need_no_mouse(desk, lab):
     """In a real JupyterLab: each slider has a name and a value in words, and keeps its keys from the notebook."""
-    cells = ["from labkit import explorers\nexplorers.explore('03')", "explorers.scale()"]
+    cells = ["from labcourse import explorers\nexplorers.explore('03')", "explorers.scale()"]
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     made.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}
     nbformat.write(made, lab.home / "explorers.ipynb")
@@ -238,9 +238,6 @@ stand_in = accelerators.modelled(step_ms=20, name="stand-in")"""
 #: Its cells, as a reader would write them; the marks of the tests are in their first lines.
 CELLS = [
     RECORD,
-    # On a full machine the share of time that drawing may take lasts for one drawing only.
-    "# live\nfrom labkit.views import live as view\nview.SHARE = 0.5\n"
-    "live = labkit.record(slow, stand_in, steps=60, name='live job', live=True)",
     "# one\nbefore = labkit.record(slow, stand_in, steps=6, name='one after the other')\nlabkit.show(before)",
     "# two\nafter = labkit.record(fast, stand_in, steps=6, name='overlapped')\nlabkit.show(before, after)",
     "# chart\nfrom labkit import charts\ncharts.bars({'one': 1.0, 'two': 2.0}, unit='ms', title='Two busy bars')",
@@ -250,7 +247,7 @@ CELLS = [
 
 @pytest.fixture(scope="module")
 def made(lab):
-    """A notebook with a live recording, one timeline and two on one axis; not yet run."""
+    """A notebook with one timeline and two on one axis; not yet run."""
     cells = [nbformat.v4.new_code_cell(text) for text in CELLS]
     # Something to scroll: the wheel must move the page unless the timeline has the focus.
     cells += [nbformat.v4.new_markdown_cell("\n\n".join(["A page below."] * 60))]
@@ -265,17 +262,9 @@ def opened(desk, made):
     page, hosts = desk
     wear(page, "light")
     turn_to(page, made, kernel=True, height=1000)
-    page.evaluate(WATCH)
     run_all(page)
-    page.wait_for_function(f"document.querySelectorAll('{LANES}').length >= 3")
+    page.wait_for_function(f"document.querySelectorAll('{LANES}').length >= 2")
     return page, hosts
-
-
-#: Notes what the title of the first timeline says, whenever it changes.
-WATCH = """() => { window.seen = []; setInterval(() => {
-  const title = document.querySelector('.labkit-timeline .lt-title')?.textContent;
-  if (title && window.seen.at(-1) !== title) window.seen.push(title);
-}, 20); }"""
 
 
 def timeline(page, mark):
@@ -337,7 +326,7 @@ def download(canvas, kind, folder):
 @pytest.mark.long
 def test_every_canvas_is_painted_and_says_in_words_what_it_shows(opened):
     page, _ = opened
-    for mark, word in (("live", "live job"), ("one", "one after the other"), ("two", "before and after")):
+    for mark, word in (("one", "one after the other"), ("two", "before and after")):
         canvas = timeline(page, mark)
         colours, _ = painting(canvas)
         assert colours > 20, mark
@@ -347,18 +336,6 @@ def test_every_canvas_is_painted_and_says_in_words_what_it_shows(opened):
         assert re.search(r"busy \d+\.\d %", label), label
         assert word in canvas.evaluate("c => c.closest('.labkit-timeline').textContent") or word in label
     assert page.get_by_text(ERROR).count() == 0
-
-
-@pytest.mark.long
-def test_the_live_view_grew_while_the_job_ran_and_ends_as_the_whole_trace(opened):
-    page, _ = opened
-    titles = [title for title in page.evaluate("window.seen") if title.startswith("live job")]
-    running = [int(re.search(r"running: step (\d+)$", title)[1]) for title in titles if "running: step" in title]
-    assert len(set(running)) >= 2, titles
-    assert running == sorted(running)
-    assert titles[-1] == "live job"
-    lanes = timeline(page, "live").evaluate("c => c.closest('.labkit-timeline').timeline.layout.runs[0].lanes.length")
-    assert lanes > 2, "the pipeline's lanes came with the end"
 
 
 @pytest.mark.long
@@ -481,7 +458,7 @@ def test_the_theme_of_the_lab_is_followed(opened):
           return all.length && all.filter((c) => c.clientWidth).every({follows}); }}""")
     for theme in ("Dark", "Light"):
         wear(page, theme.lower())
-        for mark in ("live", "one", "two"):
+        for mark in ("one", "two"):
             canvas = timeline(page, mark)
             follows = f"c => ({corner})(c) {'< 200' if theme == 'Dark' else '> 500'}"
             page.wait_for_function(follows, arg=canvas.element_handle())
@@ -520,7 +497,7 @@ def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, next_day,
     page, _ = opened
     saved = save(page, lab, made, timeline(page, "one"))
     outputs = [o for c in saved.cells if c.cell_type == "code" for o in c.outputs if "image/png" in o.get("data", {})]
-    assert len(outputs) == 4, "live, one, two and the chart"
+    assert len(outputs) == 3, "one, two and the chart"
     assert all(len(o.metadata["image/png"]["alt"]) > 40 for o in outputs)
     lab.end_sessions()
     from test_notebooks import load_build

@@ -18,7 +18,7 @@ from nbconvert import HTMLExporter
 
 from badges import bootstrap, settings
 from build import FIGURE
-from labkit.course import grading
+from labcourse import grading
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -112,7 +112,7 @@ def holds(notebook, path, checks):
     assert not red, "Colab shows in red what a cell writes to stderr"
     assert "· Colab," in words(notebook)
     assert "You must restart" not in words(notebook)
-    checked = [c for c in code if "labkit.check(" in c.source]
+    checked = [c for c in code if "check(" in c.source]
     assert len(checked) >= (2 if re.match(r"\d\d_", path.name) else 0), "an optional notebook may have fewer"
     for cell in checked:
         results = [text for o in cell.outputs if CHECKED.match(text := o.get("data", {}).get("text/plain", ""))]
@@ -124,9 +124,7 @@ def holds(notebook, path, checks):
             optional = re.search(r"^if (labkit\.have\(|[A-Z]+\b)", now.source, re.MULTILINE)
             left_out = optional and LEFT_OUT in words(notebook)
             expected = (0, len(pictures(then))) if left_out else (len(pictures(then)),)
-            if (
-                "labkit.try_it(" in now.source and checks != "…"
-            ):  # an answer is drawn, which is not there in the stored one
+            if "try_it(" in now.source and checks != "…":  # an answer is drawn, which is not there in the stored one
                 expected = (*expected, len(pictures(then)) + 1)
             assert len(pictures(now)) in expected, f"other pictures than those stored in\n{now.source}"
             assert all(len(re.search(r'alt="([^"]*)"', picture)[1]) > 20 for picture in pictures(now))
@@ -211,8 +209,8 @@ for path in sorted(pathlib.Path(sys.argv[1]).glob("*.ipynb")):
         source = "".join(cell["source"])
         if "solution" in cell["metadata"].get("tags", []):
             exec(source, space)
-        elif found := re.search(r'labkit\.check\("([\d.]+)", (\w+)\)', source):
-            result = labkit.grading.check(found[1], space[found[2]])
+        elif found := re.search(r'\bcheck\("([\d.]+)", (\w+)\)', source):
+            result = labcourse.grading.check(found[1], space[found[2]])
             print("RESULT", found[1], result.passed, repr(result))
 """
 
@@ -245,6 +243,7 @@ from jupyter_client.manager import start_new_kernel
 manager, client = start_new_kernel(kernel_name="python3")
 code = '''
 from labkit.timeline.trace import Span, Trace
+import labcourse
 import labkit
 spans = [Span("consumer", n, c, 10_000_000 * i + a, 4_000_000, i)
          for i in range(9) for n, c, a in (("wait for batch", "wait", 0), ("train step", "train", 5_000_000))]

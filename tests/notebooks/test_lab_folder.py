@@ -13,9 +13,9 @@ import nbformat
 import pytest
 from nbformat.sign import NotebookNotary
 
-import labkit
+import labcourse
 from lab_folder import EDITIONS, prepare
-from labkit.course import gradebook, grading, predictions, start_page
+from labcourse import gradebook, grading, predictions, start_page
 
 FIRST = "00_read_a_timeline.ipynb"
 
@@ -127,7 +127,7 @@ def test_a_notebook_that_lay_there_before_is_a_readers(checkout, tmp_path):
     (message,) = prepare(lab, checkout)
     assert FIRST in message
     assert (lab / FIRST).read_text() == "{}"
-    assert "(cannot be read)" in str(labkit.progress(lab))
+    assert "(cannot be read)" in str(labcourse.progress(lab))
 
 
 @pytest.mark.long
@@ -166,7 +166,7 @@ def test_the_cell_of_the_start_page_gives_what_is_stored_with_it(tmp_path):
     prepare(lab := tmp_path / "lab")
     _, cell = nbformat.read(lab / "start.ipynb", 4).cells
     done = subprocess.run(
-        [sys.executable, "-c", cell.source.replace("labkit.progress()", "print(labkit.progress())")],
+        [sys.executable, "-c", cell.source.replace("labcourse.progress()", "print(labcourse.progress())")],
         cwd=lab, env=dict(os.environ), capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == cell.outputs[0].data["text/plain"]
@@ -179,9 +179,9 @@ def test_the_cell_of_the_start_page_gives_what_is_stored_with_it(tmp_path):
 def small(tmp_path):
     """A course of two notebooks and an optional one."""
     for name, code in {
-        "00_a.ipynb": 'predictions.commit("00.busy", ...)\nlabkit.check("00.1", busy)\nlabkit.check("00.2", x)',
-        "00b_more.ipynb": 'labkit.check("02.1", more)',
-        "01_b.ipynb": 'labkit.check("01.1", rate)',
+        "00_a.ipynb": 'predictions.commit("00.busy", ...)\ncheck("00.1", busy)\ncheck("00.2", x)',
+        "00b_more.ipynb": 'check("02.1", more)',
+        "01_b.ipynb": 'check("01.1", rate)',
     }.items():
         cells = [nbformat.v4.new_markdown_cell(f"# Title of {name[:-6]}"), nbformat.v4.new_code_cell(code)]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / name)
@@ -196,8 +196,8 @@ def test_the_way_through_the_course_from_nothing_to_everything(small, monkeypatc
     def after(number=None):
         if number:
             monkeypatch.setitem(grading.CHECKS, number, lambda answer: None)
-            assert labkit.check(number, lambda: 1).passed
-        return labkit.progress(small)
+            assert labcourse.check(number, lambda: 1).passed
+        return labcourse.progress(small)
 
     assert rows(after()) == [["0 of 1", "0 of 1", "0 of 2"], ["–", "–", "0 of 1"], ["–", "–", "0 of 1"]]
     assert after().next == "Next: make the prediction 00.busy in notebook 00 Title of 00_a."
@@ -214,17 +214,17 @@ def test_the_way_through_the_course_from_nothing_to_everything(small, monkeypatc
 
 def test_what_was_solved_stays_solved_in_the_next_session_and_after_a_fresh_try(monkeypatch):
     monkeypatch.setitem(grading.CHECKS, "00.1", lambda answer: None)
-    labkit.check("00.1", lambda: 1)
+    labcourse.check("00.1", lambda: 1)
     monkeypatch.setattr(gradebook, "session", gradebook.Journal())
     assert gradebook.solved() == {"00.1"}
-    labkit.check("00.1", ...)
+    labcourse.check("00.1", ...)
     assert gradebook.solved() == {"00.1"}
 
 
 def test_a_run_that_nobody_looks_at_solves_nothing(monkeypatch):
     monkeypatch.setenv("LABKIT_FAST", "1")
     monkeypatch.setitem(grading.CHECKS, "00.1", lambda answer: None)
-    labkit.check("00.1", lambda: 1)
+    labcourse.check("00.1", lambda: 1)
     monkeypatch.setattr(gradebook, "session", gradebook.Journal())
     assert gradebook.solved() == frozenset()
 
@@ -233,7 +233,7 @@ def test_a_disk_that_refuses_costs_the_memory_and_not_the_check(tmp_path, monkey
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "file"))
     monkeypatch.setitem(grading.CHECKS, "00.1", lambda answer: None)
-    assert labkit.check("00.1", lambda: 1).passed
+    assert labcourse.check("00.1", lambda: 1).passed
     assert gradebook.solved() == {"00.1"}
 
 
@@ -245,7 +245,7 @@ def test_every_exercise_of_the_lab_is_asked_for_by_a_notebook(root):
 
 def test_a_folder_without_notebooks_is_named(tmp_path):
     with pytest.raises(ValueError, match=re.escape(str(tmp_path))):
-        labkit.progress(tmp_path)
+        labcourse.progress(tmp_path)
 
 
 # -- the verbs --------------------------------------------------------------------------------

@@ -19,9 +19,9 @@ from asked import asked
 
 import labkit
 from badges import badge, settings
+from labcourse import grading
+from labextras.offload.twins import has_device
 from labkit.common.environment import importing
-from labkit.course import grading
-from labkit.offload.twins import has_device
 from labkit.timeline.trace import Span, Trace
 from labkit.views import charts
 
@@ -366,7 +366,7 @@ def test_the_anatomy_is_complete(path):
 
 def checked(path):
     """Return the numbers of the exercises of a notebook, in its order."""
-    return re.findall(r'labkit\.check\("([\d.]+)"', "\n".join(c.source for c in cells(path, "code")))
+    return re.findall(r'\bcheck\("([\d.]+)"', "\n".join(c.source for c in cells(path, "code")))
 
 
 def test_every_exercise_stands_in_one_notebook_of_its_number():
@@ -464,7 +464,7 @@ def test_the_stored_tables_are_found():
 @each
 def test_exercises_are_open_in_the_student_notebook(path):
     for cell in cells(path, "code"):
-        if "labkit.check(" in cell.source:
+        if "check(" in cell.source:
             assert "open" in cell.outputs[0]["data"]["text/plain"]
 
 
@@ -483,7 +483,7 @@ def test_solved_notebooks_score_full_marks(tmp_path):
         for cell in code:
             if "solution" in cell.metadata.get("tags", []):
                 exec(cell.source, space)
-            elif found := re.search(r'labkit\.check\("([\d.]+)", (\w+)\)', cell.source):
+            elif found := re.search(r'\bcheck\("([\d.]+)", (\w+)\)', cell.source):
                 results.append(asked(found[1], space[found[2]]))
     assert sorted(r.exercise for r in results) == list(grading.numbers())
     on_a_device = set() if kernels else {"08.1", "08.2"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from repeats import again
 
-from labkit.course.grading import INCONCLUSIVE, check
+from labcourse.grading import INCONCLUSIVE, check
 
 #: A busy machine leaves one right answer in ten open (`benchmarks/grading_noise.py`), but not eight times in a row.
 TIMES = 8

@@ -41,7 +41,7 @@ def processes(folder) -> list[int]:
     found = []
     for process in psutil.process_iter(["pid", "cmdline", "status"]):
         words = process.info["cmdline"] or []
-        if "labkit.card.daemon" in words and str(folder) in words[-1] and process.info["status"] != "zombie":
+        if "labextras.card.daemon" in words and str(folder) in words[-1] and process.info["status"] != "zombie":
             found.append(process.info["pid"])
     return found
 

@@ -11,7 +11,7 @@ import simplejpeg
 from PIL import Image
 from scipy.fft import dctn
 
-from labkit.offload.jpeg import header, huffman
+from labextras.offload.jpeg import header, huffman
 
 SAMPLINGS = {"444": (1, 1), "422": (2, 1), "420": (2, 2), "440": (1, 2), "rgb": (1, 1), "grey": (1, 1)}
 

@@ -125,9 +125,9 @@ def time_to_rest(seconds):
 
 @fault(5, {"fetch"}, "reads at once|num_workers", "less work|GIL")
 def torch_reads_are_far_away(draw, fixed):
-    import labkit
+    import labextras.loaders
 
-    labkit.known("loader_pool.remote_read", category="read")
+    labextras.loaders.known("loader_pool.remote_read", category="read")
     return torch_loader(Each(4096, remote_read, sleeps(draw)), size(draw), 8 if fixed else draw.choice((1, 2)))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from labkit.course import ladder
+from labcourse import ladder
 from labkit.pipelines.options import plain
 from labkit.recording import accelerators, recorder
 from labkit.sources import storage

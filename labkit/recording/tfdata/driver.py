@@ -363,7 +363,7 @@ def drive(
         Called after every step after the warm-up, with its number, from 0 on, and its three stamps: see `Drive`.
     keep : path, optional
         As in `Session.stop`.
-    watch : Session or labkit.recording.loaders.session.LoaderSession, optional
+    watch : Session or labextras.loaders.session.LoaderSession, optional
         What watches in the place of the profiler of this process alone, and `dataset` is what it watches.
 
     Raises

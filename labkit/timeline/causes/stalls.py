@@ -11,9 +11,9 @@ from itertools import takewhile
 
 import numpy as np
 
+from labkit.common import hooks
 from labkit.timeline.causes import thresholds
 from labkit.timeline.causes.effort import Effort, computed, had_core, queued
-from labkit.timeline.causes.loader_advice import LoaderAdvice
 from labkit.timeline.causes.node_work import NodeWork, asynchronous, in_loop
 from labkit.timeline.causes.per_gap import FETCH, UNEXPLAINED, Causes, by_cause, filling, unexplained_share
 from labkit.timeline.causes.thresholds import (
@@ -179,7 +179,7 @@ def stalls(
         if not together and 2 * unexplained >= sum(shares.values()):
             advice = (
                 f"nothing yet: nobody saw what ran in most of the gaps{_queues(shares)}. Where threads or processes of "
-                "your own make the batches, labkit.known('module.function') shows their functions."
+                "your own make the batches, loaders.known('module.function') shows their functions."
             )
             return Stalls(shares, None, None, 0.0, crowded or advice)
     if total[worst] < LEAST * span or not span:
@@ -198,7 +198,8 @@ def stalls(
     small = small if worst in ("prep", "batch") else None
     node = _starts(causes, total[worst])
     given = run.advice.get(worst)
-    known = (given or run.loader) and (crowded or given or str(LoaderAdvice(worst, blame, lanes, run, efforts)))
+    theirs = [say(worst, blame, lanes, run, efforts) for say in hooks.provided("labkit_advice")] if run.loader else []
+    known = (given or run.loader) and (crowded or given or next(filter(None, theirs), ""))
     advice = known or small or (node and _start(node, work)) or _advice(found, overlap_ns)
     return Stalls(shares, worst, blame, share, advice, filling(node) if node and worst != "start" else None)
 

@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from assignments.grader import isolation, messages
+from labcourse import inspection
 from labkit.common.environment import importing
 from labkit.common.processes import die_with_parent
-from labkit.course import inspection
 
 #: Exit status after something forbidden was tried and reported.
 BREACH = 86

@@ -11,7 +11,7 @@ second process, which runs only the visible tests.
 Some things are not covered. Code can choose whether a test holds, and which of its asserts fails. An answer may be
 the work of another person. Code may recognise the inputs of the hidden tests (they differ from the visible inputs,
 and there are several). A pipeline's graph and its elements come from the student's process as two pieces of data, so
-code that replaces `labkit.course.inspection` can show one pipeline and run another. Native code that tries to read
+code that replaces `labcourse.inspection` can show one pipeline and run another. Native code that tries to read
 files without Python is stopped where bubblewrap or Landlock is available, but it does not get zero points: only
 Python's hook sees what was tried. The same holds for code that replaces the hook's functions in memory, for a program
 that is started, and for a socket of version 6. All are refused, and libraries try the last two without bad intent.

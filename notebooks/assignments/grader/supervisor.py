@@ -507,7 +507,7 @@ class Function:
         return self._call(arguments, keywords, do="call")
 
     def inspect_pipeline(self, *arguments: Any, most: int) -> Any:
-        """Return what `labkit.course.inspection` says of the pipeline that it returned."""
+        """Return what `labcourse.inspection` says of the pipeline that it returned."""
         return self._call(arguments, {}, do="inspect", most=most)
 
     def _call(self, arguments: tuple, keywords: dict[str, Any], **request: Any) -> Any:

@@ -52,12 +52,12 @@ print("score: 100/100")
 """,
     "patch": """
 import builtins, sys
-import labkit
-from labkit.simulate import capacity
+import labcourse
+from labextras.cluster import capacity
 capacity.plan = lambda **kwargs: type("Plan", (), {"busy": 1.0})
 capacity.Setting.imbalance = property(lambda self: 1.0)
 builtins.abs = lambda value: 0
-labkit.check = lambda *args: "passed"
+labcourse.check = lambda *args: "passed"
 sys.modules["assignments.grader.evaluation"] = None
 """,
 }

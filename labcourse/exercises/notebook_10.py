@@ -1,0 +1,62 @@
+"""Exercises of notebook 10, diagnose_the_patient: two drills to name and to fix."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from labcourse import drills
+from labcourse.grading import OPEN, CheckResult, Wrong, exercise, shows
+from labcourse.student_code import call, nothing_left_in
+from labkit.views import static
+
+#: One whose fault is in its timeline, and one whose fault is in its data.
+SLOW, WRONG_DATA = 16, 15
+
+
+def _hold(result: CheckResult, seed: int) -> None:
+    """Pass the result of a drill on."""
+    if result.status == OPEN:
+        raise NotImplementedError
+    if not result.passed:
+        raise Wrong(f"drill {seed}: {result.hint}")
+
+
+@functools.lru_cache(maxsize=2)
+def _drill(seed: int) -> Any:
+    """Return a drill, recorded once; it remembers that its fault was named, and then says how the fault shows."""
+    return drills.draw(seed)
+
+
+@exercise("10.1")
+def named(function: Any) -> None:
+    """``diagnosis(seed)``: what is wrong with drills 16 and 15, in the words of the list."""
+    for seed in (SLOW, WRONG_DATA):
+        _hold(_drill(seed).judge_diagnosis(call(function, seed)), seed)
+
+
+@shows("10.1")
+def timeline_of_the_named(function: Any) -> Any:
+    """Draw the timeline of drill 16 under the name that the student gives it."""
+    named = call(function, SLOW)
+    return static.draw(_drill(SLOW).timeline, title=f"drill {SLOW}, you say: {named!s:.120}")
+
+
+def _fix(number: str, seed: int) -> None:
+    """Register the exercise ``fixed_NN(case)``: a drill without its fault."""
+
+    @exercise(number)
+    def fixed(function: Any) -> None:
+        drill = _drill(seed)
+        _hold(drill.judge_fix(function), seed)
+        nothing_left_in(call(function, drill.case), "Take")
+
+    @shows(number)
+    @functools.lru_cache(maxsize=4)
+    def timeline_of_fixed(function: Any) -> Any:
+        """Draw ten steps of the student's pipeline; of the same function it is the same picture."""
+        return static.draw(_drill(seed).record(lambda case: call(function, case)), title=f"drill {seed}, your version")
+
+
+_fix("10.2", SLOW)
+_fix("10.3", WRONG_DATA)

@@ -1,0 +1,171 @@
+"""Explorers: a few sliders, a simulated timeline that follows them, and its figures in words.
+
+`explore` makes the explorer of a notebook, `scale` an explorer for planning on paper, `fleet` an explorer for many
+workers. Nothing is measured here and nothing is stored: the same position of the sliders always gives the same answer.
+Without widgets (on GitHub, in nbconvert, in a notebook without a kernel) the reader sees the picture and the text of
+the position in which the explorer was opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+from labcourse.explorers.answers import ModelledRun, answer
+from labcourse.explorers.front_end import Reply, Shown
+from labcourse.explorers.planning import fleet, scale
+from labcourse.explorers.sheets import SHEETS, Sheet, sliders_of
+from labkit import simulate
+from labkit.common.numbers import check_names, one_of
+from labkit.common.table import Table
+from labkit.timeline.trace import Trace
+from labkit.timeline.wording import percent
+from labkit.views import ladder_chart, static
+from labkit.views.picture import Picture
+
+__all__ = ["SHEETS", "Explorer", "explore", "fleet", "scale"]
+
+
+class Explorer(Shown):
+    """Sliders, a simulated timeline and a headline; made by `explore`.
+
+    Parameters
+    ----------
+    sheet : Sheet
+    start : mapping of control name to value
+        Where the sliders stand when it is opened.
+    """
+
+    def __init__(self, sheet: Sheet, start: Mapping[str, Any]) -> None:
+        super().__init__(sheet.title, sheet.question, sheet.controls, start, sheet.positions)
+        self.sheet = sheet
+
+    def answer(self, position: str | None = None, **changes: Any) -> ModelledRun:
+        """Return what the explorer would show, without a widget.
+
+        Parameters
+        ----------
+        position : str, optional
+            The label of a button; where the explorer was opened without one.
+        **changes
+            Sliders by name, on top of it.
+
+        Raises
+        ------
+        ValueError
+            If there is no such position or slider, or a value is out of range.
+        """
+        given = self.start | (self.sheet.position(position) if position is not None else {})
+        costs, knobs, note = self.sheet.build(given | self.checked(changes))
+        return answer(self.sheet.title, costs, knobs, note)
+
+    def checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values of sliders, each checked.
+
+        Raises
+        ------
+        ValueError
+            If there is no such slider, or a value may not be chosen.
+        """
+        known = {control.name: control for control in self.controls}
+        check_names("slider", values, known)
+        return {name: known[name].check(value) for name, value in values.items()}
+
+    def reply(self, position: Mapping[str, Any]) -> Reply:
+        """Return headline and timeline of a position; one that was moved says how many times faster it is."""
+        now = self.answer(**position)
+        words = now.headline
+        moved = {c.name: position[c.name] for c in self.controls if position[c.name] != self.start[c.name]}
+        if moved:
+            gain = f"{now.faster_than(self.first):,.3g} times the images/s of the opening position."
+            words += f" {gain} Changed: {self.words(moved)}."
+        return Reply(words, lambda: [static.draw(now.timeline, title=self.title)], timeline=now.timeline)
+
+    @cached_property
+    def first(self) -> ModelledRun:
+        """The answer of the position in which the explorer was opened."""
+        return self.answer()
+
+    @cached_property
+    def others(self) -> dict[str, ModelledRun]:
+        """The answers of the buttons, by label, from where the explorer was opened."""
+        return {label: self.answer(label) for label in self.positions}
+
+    @cached_property
+    def picture(self) -> Picture:
+        """The static picture: one row for every button, and above them where the explorer was opened elsewhere."""
+        at_button = any(self.start | position == self.start for position in self.positions.values())
+        rows = {} if at_button else {"as opened": self.first.timeline}
+        rows |= {label: run.timeline for label, run in self.others.items()}
+        drawn = ladder_chart.draw(rows, title=f"{self.title} (modelled)")
+        alt = f"{self.first.headline} {drawn.alt}"
+        return Picture(lambda look: drawn.figure(look.name), drawn.title, alt, str(self))
+
+    @cached_property
+    def panel(self) -> Any:
+        """The widget; made when it is first asked for."""
+        from labcourse.explorers.panel import TimelinePanel
+
+        return TimelinePanel(self).box()
+
+    def __str__(self) -> str:
+        """Return title, sliders, headline and assumptions as text: the same for equal positions."""
+        rows = []
+        for label, run in self.others.items():
+            t = run.timeline
+            figures = (percent(t.busy), f"{t.step_ms:,.1f}", f"{t.images_per_s:,.1f}", f"{run.ideal.rate:,.1f}")
+            rows.append((label, *figures))
+        lines = [
+            f"{self.title} (modelled; an explorer with {len(self.controls)} sliders)",
+            self.question,
+            f"Sliders: {self.words(self.start)}.",
+            self.first.headline,
+            *Table(("button", "busy", "step ms", "images/s", "limit"), rows, right=range(1, 5), indent="  ").lines(),
+            "Assumptions:",
+            *(f"- {line}" for line in self.first.trace.run.assumptions),
+        ]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+def explore(name: str, trace: Trace | None = None, *, position: str | None = None, **start: Any) -> Explorer:
+    """Return the explorer of a notebook.
+
+    Parameters
+    ----------
+    name : str
+        Number of the notebook, a key of `SHEETS`.
+    trace : Trace, optional
+        A recorded run: the costs in it are where the sliders begin.
+    position : str, optional
+        The label of the button that it begins with; the first by default.
+    **start
+        Sliders by name; they win over `trace` and `position`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such explorer, position or slider, a value is out of range, or the trace holds no costs.
+    TypeError
+        If `trace` is none.
+
+    Examples
+    --------
+    >>> print(explore("02", prefetch=1).answer().ideal.limit)
+    the accelerator (G)
+    """
+    sheet = SHEETS[one_of("explorer", name, SHEETS)]
+    opened = sheet.opened | sheet.position(next(iter(sheet.positions)) if position is None else position)
+    if trace is not None:
+        if not isinstance(trace, Trace):
+            raise TypeError(f"trace is a {type(trace).__name__}; allowed: the Trace that labkit.record returns")
+        model = simulate.fit(trace)
+        # Three digits, as the sliders show them: what is read is what is simulated.
+        found = sliders_of(model.costs, model.knobs)
+        known = {k: v for k, v in found.items() if k in opened}
+        measured = {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in known.items()}
+        opened |= measured | (sheet.position(position) if position is not None else {})
+    # A machine that nobody has seen may be beyond the sliders: they are made to reach what was measured.
+    return Explorer(sheet, opened | Explorer(sheet, opened).checked(start))

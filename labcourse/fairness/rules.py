@@ -1,0 +1,166 @@
+"""The first layer: the right elements, in order, and nothing held without bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from labcourse.fairness.stages import called_in
+from labcourse.fairness.timeouts import pull_with_timeout
+from labcourse.grading import Wrong
+from labkit.pipelines import structure
+from labkit.pipelines.structure import Chain
+
+_MOST_CALLS = 256
+
+
+def dataset(made: Any) -> None:
+    """Tell whether something is a dataset at all.
+
+    Raises
+    ------
+    NotImplementedError
+        If it is None: the stub.
+    Wrong
+        If it is something else.
+    """
+    if made is None:
+        raise NotImplementedError
+    if not isinstance(made, tf.data.Dataset):
+        raise Wrong(f"return a tf.data.Dataset, not {type(made).__name__}")
+
+
+def data(made: Any, truth: Any, *, ordered: bool) -> None:
+    """Compare the elements of a pipeline with those that it should deliver.
+
+    Parameters
+    ----------
+    made : tf.data.Dataset
+        What the student's function returned.
+    truth : tf.data.Dataset
+        The lab's own pipeline, finite.
+    ordered : bool
+        Whether the order counts.
+
+    Raises
+    ------
+    Wrong
+        If dtypes, shapes, number, values or order differ.
+    """
+    _spec(made.element_spec, truth.element_spec)
+    want = [_rows(element) for element in truth]
+    # One more than there are: enough to see that it does not end.
+    got = [_rows(element) for element in pull_with_timeout(made.take(len(want) + 1))]
+    if len(got) > len(want):
+        raise Wrong(f"more than {len(want)} elements came out, {len(want)} are right: look for a repeat or an unbatch")
+    if got == want:
+        return
+    have, should = Counter(r for e in got for r in e), Counter(r for e in want for r in e)
+    if have == should:
+        if [len(e) for e in got] != [len(e) for e in want]:
+            raise Wrong(f"the batches have {[len(e) for e in got]} elements, expected {[len(e) for e in want]}")
+        if ordered:
+            raise Wrong("all elements are there, in another order: the task says to keep it")
+        return
+    lost, extra = sum((should - have).values()), sum((have - should).values())
+    total = sum(should.values())
+    if lost and not extra:
+        raise Wrong(f"{lost} of {total} elements are missing: drop_remainder, take, skip or a filter loses them")
+    if extra and all(should[r] for r in have - should):
+        raise Wrong(f"{extra} elements came more than once, {lost} of {total} are missing")
+    raise Wrong(f"{extra} of {total} values are not the right ones: apply every stage once, in its order")
+
+
+def chain(made: Any) -> Chain:
+    """Return the chain of a pipeline.
+
+    Raises
+    ------
+    Wrong
+        If TensorFlow cannot write one of its steps down.
+    """
+    try:
+        return structure.chain(made)
+    except ValueError:
+        raise Wrong("labkit cannot read a step of this pipeline, such as prefetch_to_device: use another") from None
+
+
+def called(chain: Chain, task: Any) -> None:
+    """Tell whether every stage of the task is called by some function of the pipeline.
+
+    Parameters
+    ----------
+    chain : labkit.pipelines.structure.Chain
+    task : labcourse.fairness.Task
+
+    Raises
+    ------
+    Wrong
+        If not.
+    """
+    names = {name for step in chain.every for name in called_in(step)}
+    for stage in task.stages:
+        if stage.name not in names:
+            text = f"{stage.name} is never called in a function of the pipeline: map it"
+            raise Wrong(task.hints.get(stage.name, text))
+
+
+def bounded(chain: Chain, task: Any) -> None:
+    """Check in the graph that the order is certain and that each buffer is bounded.
+
+    Parameters
+    ----------
+    chain : labkit.pipelines.structure.Chain
+    task : labcourse.fairness.Task
+
+    Raises
+    ------
+    Wrong
+        If not.
+    """
+    if task.ordered and chain.any_order:
+        raise Wrong("the order may vary from run to run: keep it (deterministic)")
+    held = [step.settings.get("buffer_size", 0) for step in chain.all("Prefetch", "Shuffle", "ShuffleAndRepeat")]
+    total = sum(size for size in held if size > 0)
+    if total > task.most_buffered:
+        raise Wrong(f"the buffers hold up to {total:,} elements, {task.most_buffered} are allowed: memory is not free")
+    parallel = chain.all("ParallelMap", "ParallelInterleave")
+    calls = max([step.settings.get("num_parallel_calls", 0) for step in parallel], default=0)
+    if calls > _MOST_CALLS:
+        raise Wrong(f"{calls:,} calls at once hold as many elements in memory; {_MOST_CALLS} are allowed")
+
+
+def _spec(made: Any, truth: Any) -> None:
+    """Compare types and dtypes; a shape may say more than the other, not something else."""
+    try:
+        tf.nest.assert_same_structure(made, truth)
+    except (ValueError, TypeError):
+        raise Wrong(f"the elements are {_words(made)}, expected {_words(truth)}") from None
+    for mine, right in zip(tf.nest.flatten(made), tf.nest.flatten(truth), strict=True):
+        if getattr(mine, "dtype", None) != getattr(right, "dtype", None):
+            raise Wrong(f"the dtype is {mine.dtype.name}, expected {right.dtype.name}")
+        one, other = getattr(mine, "shape", None), getattr(right, "shape", None)
+        if one is None or other is None or one.is_compatible_with(other):
+            continue
+        many = one.rank is not None and other.rank is not None and one.rank < other.rank
+        raise Wrong(f"the shape is {one}, expected {other}" + (": batch the elements" if many else ""))
+
+
+def _words(spec: Any) -> str:
+    return f"{spec}"[:80] if isinstance(spec, (tuple, dict)) else "single tensors"
+
+
+def _rows(element: Any) -> tuple[bytes, ...]:
+    """Return the parts of a batch, or the element itself, as bytes that can be compared and counted."""
+    parts = [np.asarray(part) for part in tf.nest.flatten(element)]
+    if all(part.ndim for part in parts) and len({len(part) for part in parts}) == 1:
+        return tuple(b"|".join(_bytes(part[i]) for part in parts) for i in range(len(parts[0])))
+    return (b"|".join(_bytes(part) for part in parts),)
+
+
+def _bytes(value: Any) -> bytes:
+    value = np.asarray(value)
+    return repr(value.tolist()).encode() if value.dtype.kind in "OSU" else value.tobytes()

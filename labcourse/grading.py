@@ -1,0 +1,244 @@
+"""Checks of the exercises: one call, one result, never an exception at a student.
+
+An exercise is a function registered under its number. It gets the student's answer and returns nothing if the answer
+holds, or raises `Wrong` with the one hint that fits. The truth comes from labkit and TensorFlow, never from the
+student's own code. Checks look at structure, data, arithmetic and a simulated clock, which are the same on a slow
+machine; `labcourse.fairness` says where something is measured as well.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+PASSED, FAILED, OPEN, INCONCLUSIVE = "passed", "failed", "open", "inconclusive"
+_SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…", INCONCLUSIVE: "?"}
+_UNTRIED = "write your answer in the cell above"
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # an object has another address in each run
+_LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
+_FRAMES = re.compile(
+    r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?"
+)  # files that AutoGraph names, those of labkit among them
+# Nodes and files that TensorFlow names in its errors; their numbers differ from run to run.
+_PLACE = re.compile(
+    r"\{\{function_node [^}]*\}\}|\[\[(?:\{\{node [^]]*\}\}|IteratorGetNext)\]\]|\[Op:[^]]*\](?: name:)?"
+    r"|Error in user-defined function passed to \S+ transformation with iterator: \S+(?= )"
+    r"|Traceback \(most recent call last\)[\s\S]*"
+)
+
+#: Whether the answer that is judged now has returned something before; if so, it is no stub, and None is an error.
+answered: ContextVar[bool] = ContextVar("answered", default=False)
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """What a check found.
+
+    Parameters
+    ----------
+    exercise : str
+    status : str
+        ``passed``, ``failed``, ``open`` (not tried yet), or ``inconclusive``: the machine was too noisy to tell, so
+        run the check again. It is no zero.
+    hint : str
+    """
+
+    exercise: str
+    status: str
+    hint: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Whether the answer holds."""
+        return self.status == PASSED
+
+    def __repr__(self) -> str:
+        """Return one line, the same for the same result."""
+        return f"{_SIGN[self.status]} {self.exercise} {self.status}" + (f": {self.hint}" if self.hint else "")
+
+    def _repr_html_(self) -> str:
+        head = f"{_SIGN[self.status]} {html.escape(self.exercise)} {self.status}"
+        return f"<p><strong>{head}</strong> {html.escape(self.hint)}</p>"
+
+
+class Wrong(Exception):
+    """An answer does not hold; the message is the hint that the student sees."""
+
+
+class Unclear(Exception):
+    """The check is inconclusive for a reason that is not the student's fault; the message says what to do."""
+
+
+Check = Callable[[Any], None]
+#: By the number of the exercise: what checks an answer, and what draws one.
+CHECKS: dict[str, Check] = {}
+SHOWS: dict[str, Callable[[Any], Any]] = {}
+
+
+def exercise(number: str) -> Callable[[Check], Check]:
+    """Register a check under its number, ``"NN.k"``: notebook NN, exercise k."""
+
+    def register(check: Check) -> Check:
+        CHECKS[number] = check
+        return check
+
+    return register
+
+
+def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Register what `show` draws of an answer, under the number of its exercise.
+
+    The function takes the answer and returns a picture or a widget; None is nothing to draw.
+    """
+
+    def register(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        SHOWS[number] = show
+        return show
+
+    return register
+
+
+def numbers() -> tuple[str, ...]:
+    """Return the numbers of all exercises, in order."""
+    import labcourse.exercises  # noqa: F401 - importing registers them
+
+    return tuple(sorted(CHECKS))
+
+
+def check(number: str, answer: Any) -> CheckResult:
+    """Check one answer.
+
+    Parameters
+    ----------
+    number : str
+        The exercise, as in ``"01.2"``.
+    answer : object
+        What the exercise asks for: a function, a number, a dataset. None means "not tried yet".
+
+    Returns
+    -------
+    CheckResult
+        Whatever the answer does, raising included, becomes a result; and so does an exercise that is not there.
+        Only the reader's own interruption of the kernel is passed on.
+    """
+    return _absent(number) or judge(number, CHECKS[number], answer)
+
+
+def show(number: str, answer: Any) -> Any:
+    """Draw one answer as a timeline; notebooks show it by `labcourse.try_it`.
+
+    A function that builds a pipeline is drawn as the pipeline that it builds, on the exercise's own modelled
+    stages; the number that a function returns is marked on the timeline of an example. Nothing is judged here.
+
+    Parameters
+    ----------
+    number : str
+        The exercise, as in ``"01.2"``.
+    answer : object
+        As for `check`.
+
+    Returns
+    -------
+    Picture, TimelineWidget or CheckResult
+        The last expression of a cell shows it. Where there is nothing to draw, a result says why, on one line.
+    """
+    if absent := _absent(number):
+        return absent
+    if number not in SHOWS:
+        return CheckResult(number, OPEN, "there is nothing to draw for this exercise")
+    drawn: list[Any] = []
+    result = judge(number, lambda given: drawn.append(_ready(SHOWS[number](given))), answer)
+    if result.status == OPEN:
+        return CheckResult(number, OPEN, f"nothing to draw yet: {_UNTRIED}")
+    if not result.passed:
+        return CheckResult(number, result.status, f"nothing to draw: {result.hint}")
+    return drawn[0]
+
+
+def try_it(number: str, answer: Any) -> None:
+    """Show what `show` draws, in a notebook at once, wherever in a cell; elsewhere its text is printed.
+
+    Parameters
+    ----------
+    number, answer
+        As for `show`.
+    """
+    from IPython import get_ipython
+    from IPython.display import display
+
+    (print if get_ipython() is None else display)(show(number, answer))
+
+
+def _ready(made: Any) -> Any:
+    """Return a picture or widget after showing it once: an error must be raised here, not in the notebook."""
+    if made is None:
+        raise NotImplementedError
+    made._repr_mimebundle_()
+    return made
+
+
+def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> CheckResult:
+    """Call a check on an answer, and return a result whatever happens.
+
+    Parameters
+    ----------
+    name : str
+        What the result calls the exercise.
+    test : callable
+        Takes the answer; raises `Wrong` or `Unclear`, NotImplementedError without words for a stub, or returns.
+    answer : object
+        None means "not tried yet".
+    untried : str
+        The instruction for a student who has not tried yet.
+
+    Returns
+    -------
+    CheckResult
+    """
+    if answer is None:
+        return CheckResult(name, OPEN, f"nothing to check yet: {untried}")
+    answered.set(False)
+    try:
+        test(answer)
+    except Wrong as wrong:
+        return CheckResult(name, FAILED, _one_line(wrong))
+    except Unclear as unclear:
+        return CheckResult(name, INCONCLUSIVE, _one_line(unclear))
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an answer may call sys.exit(), too
+        if isinstance(error, NotImplementedError) and not _one_line(error):
+            return CheckResult(name, OPEN, f"nothing to check yet: {untried}")
+        return CheckResult(name, FAILED, raised(error))
+    return CheckResult(name, PASSED)
+
+
+def raised(error: BaseException) -> str:
+    """Return a sentence about an error that an answer raised."""
+    text = _one_line(error)
+    if isinstance(error, NotImplementedError) and "to a numpy array" in text:
+        return "in a graph use functions of tf, not of NumPy"
+    return f"your answer raised {type(error).__name__}" + (f": {text}" if text else "")
+
+
+def _absent(number: Any) -> CheckResult | None:
+    """Return the result for an exercise that is not there, None for one that is; it names those that may be meant."""
+    there = numbers()
+    if isinstance(number, str) and number in there:
+        return None
+    near = [n for n in there if isinstance(number, str) and n[:2] == number[:2]]
+    words = f"there is no exercise {number!r:.40}; there are: {', '.join(near or there)}"
+    return CheckResult(str(number)[:20], FAILED, words)
+
+
+def _one_line(error: BaseException) -> str:
+    """Return the message of an error on one line, or nothing if the error cannot print itself."""
+    try:
+        text = _ADDRESS.sub("", " ".join(_PLACE.sub("", _FRAMES.sub("", str(error))).split()))
+    except Exception:
+        return ""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"

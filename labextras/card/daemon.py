@@ -1,0 +1,298 @@
+"""The card: a process of its own that owns a device, and serves files and preprocessed images over a Unix socket.
+
+`labextras.card.process` starts it, and sends it its settings first. TensorFlow is never loaded in this process. If it
+cannot start, its last line of output says why. It ends by SIGTERM, or with the process that started it as its keeper,
+however that process ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import json
+import os
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+from labextras.card import process, protocol, shards
+from labextras.card.protocol import Code, MessageError, Op, Recipe, Refused, Request
+from labextras.card.root import Root
+from labextras.card.worker import Worker, counter
+from labkit.sources import framing
+
+#: Seconds that a client may take to receive one reply; then the connection is closed.
+SEND_TIMEOUT_S = 60
+#: Bytes of a file that one reply may have: what is wanted beyond comes with the next request.
+REPLY_LIMIT = 64 << 20
+#: Bytes of records that are made at once, even if fewer are wanted: enough of them to fill a batch.
+RECORDS_AHEAD = 4 << 20
+#: Shards whose records are remembered.
+SHARDS = 256
+
+
+class Server:
+    """What a card knows and can do, apart from sockets.
+
+    Parameters
+    ----------
+    root : Root
+    worker : Worker
+    facts : dict
+        What `labextras.card.status` shows beside the counts.
+    """
+
+    def __init__(self, root: Root, worker: Worker, facts: dict[str, Any]) -> None:
+        self.root, self.worker, self.facts = root, worker, facts
+        self._requests = 0
+        self._lock = threading.Lock()
+        self._index = functools.lru_cache(SHARDS)(
+            lambda path, length, feature, *_: shards.index(root, path, length, feature)
+        )
+
+    def answer(self, request: Request) -> list[bytes | memoryview]:
+        """Return the pieces of the payload of a reply.
+
+        Raises
+        ------
+        Refused
+            With the code and the sentence of the reply.
+        """
+        self._requests += 1
+        op, name = request.op, request.name
+        if op == Op.STATUS:
+            work = self.worker
+            counts = {"images": work.images, "batches": work.batches, "largest": work.largest}
+            return [json.dumps({**self.facts, "requests": self._requests, **counts}).encode()]
+        path, query = protocol.split(name)
+        recipe = protocol.recipe(query)
+        if op == Op.GLOB:
+            behind = f"?{query}" if query else ""
+            return _names([found + behind for found, folder in self.root.glob(path) if not (folder and query)])
+        if op == Op.LIST:
+            _refuse_parameters(query)
+            return _names(self.root.list(path))
+        if op == Op.STAT:
+            entry = self.root.stat(path)
+            length = entry.length
+            if entry.folder:
+                _refuse_parameters(query)
+            elif recipe:
+                length = self.index(path, recipe).length if _is_shard(path) else recipe.nbytes
+            return [protocol.STATISTICS.pack(length, entry.mtime_ns, entry.folder)]
+        if op == Op.READ:
+            return self.read(path, recipe, request.offset, request.count)
+        raise Refused(Code.INVALID_ARGUMENT, f"the operation is {op}; allowed: {', '.join(o.name for o in Op)}")
+
+    def read(self, path: str, recipe: Recipe | None, offset: int, count: int) -> list[bytes | memoryview]:
+        """Return the pieces of the payload of a reply to READ.
+
+        A file as it is: the bytes that are wanted. An image: all its pixels. A shard: the records around these
+        bytes, each whole, and fewer of them than were wanted where one of them fails.
+        """
+        if recipe is None:
+            count = min(count, REPLY_LIMIT)
+            data = self.root.read(path, offset, count)
+            end = offset + len(data) if len(data) < count else protocol.UNKNOWN
+            return [protocol.STRETCH.pack(offset, end), data]
+        if not _is_shard(path):
+            pixels = self.worker.submit(self.root.read(path), recipe, counter(path)).result()
+            return [protocol.STRETCH.pack(0, recipe.nbytes), pixels]
+        index = self.index(path, recipe)
+        wanted = index.covering(offset, min(max(count, RECORDS_AHEAD), REPLY_LIMIT))
+        if not wanted and index.fault:
+            raise Refused(Code.DATA_LOSS, index.fault)
+        place = index.places[wanted[0]].seen if wanted else index.length
+        pieces = [protocol.STRETCH.pack(place, protocol.UNKNOWN if index.fault else index.length)]
+        try:
+            for payload in self._payloads(path, recipe, index, wanted):
+                pieces += [framing.header(len(payload)), payload, framing.checksum(payload)]
+        except Refused:
+            if len(pieces) == 1:
+                raise
+        return pieces
+
+    def _payloads(self, path: str, recipe: Recipe, index: shards.Index, wanted: range) -> Iterator[bytes]:
+        """Yield the payload of each record with pixels in it, up to the first that fails."""
+        submitted = []
+        for number in wanted:
+            try:
+                payload = shards.payload(self.root, path, index.places[number])
+                example = shards.example(payload, recipe.feature)
+                pixels = self.worker.submit(payload[slice(*example.jpeg)], recipe, counter(path, number))
+            except Refused as refusal:
+                payload, example, pixels = b"", None, Future()
+                pixels.set_exception(refusal)
+            submitted.append((payload, example, pixels))
+            if example is None:
+                break
+        for number, (payload, example, pixels) in zip(wanted, submitted, strict=False):
+            try:
+                yield example.replaced(payload, pixels.result())
+            except Refused as refusal:
+                where = shards.place_in_words(path, number, index.places[number].byte)
+                raise Refused(refusal.code, f"{where}: {refusal}") from None
+
+    def index(self, path: str, recipe: Recipe) -> shards.Index:
+        """Return where the records of a shard are; remembered until the file changes, and made one at a time."""
+        entry = self.root.stat(path)
+        with self._lock:
+            return self._index(path, recipe.nbytes, recipe.feature, entry.length, entry.mtime_ns)
+
+
+def _refuse_parameters(query: str) -> None:
+    if query:
+        allowed = "a file, or a pattern such as photos/*.jpg?size=224"
+        raise Refused(Code.INVALID_ARGUMENT, f"a folder takes no parameters; allowed: {allowed}")
+
+
+def _names(names: list[str]) -> list[bytes]:
+    text = b"".join(name.encode("utf-8", "surrogateescape") + b"\0" for name in names)
+    if len(text) > REPLY_LIMIT:
+        raise Refused(Code.RESOURCE_EXHAUSTED, f"{len(names):,} names match, too many for one reply; ask for fewer")
+    return [text]
+
+
+def _is_shard(path: str) -> bool:
+    if path.endswith((".tfrecord.gz", ".tfrecord.zlib")):  # the records with pixels would have to be packed again
+        raise Refused(Code.INVALID_ARGUMENT, f"{path!r} is compressed; allowed with a size: .tfrecord, JPEG")
+    return path.endswith(".tfrecord")
+
+
+# -- sockets ----------------------------------------------------------------------
+
+
+def answer_client(server: Server, client: Connection) -> None:
+    """Answer the requests of one client, one after the other, until it leaves or sends something else."""
+    with contextlib.suppress(OSError, EOFError, MessageError), client:
+        while True:
+            request = protocol.unpack_request(client.recv_bytes(protocol.REQUEST.size + protocol.NAME_LIMIT))
+            code = Code.OK
+            try:
+                payload = server.answer(request)
+            except Refused as refusal:
+                code, payload = refusal.code, [str(refusal).encode("utf-8", "replace")]
+            except Exception as error:
+                sentence = f"the card failed at {request.name!r}: {type(error).__name__}: {error}"
+                code, payload = Code.INTERNAL, [sentence.encode("utf-8", "replace")]
+            client.send_bytes(protocol.pack_reply(request.id, code, payload))
+
+
+def accept(server: Server, listener: socket.socket) -> None:
+    """Give every client a thread."""
+    while True:
+        try:
+            peer, _ = listener.accept()
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
+        except OSError:  # no descriptors left, for the moment
+            time.sleep(0.05)
+            continue
+        client = Connection(peer.detach())
+        threading.Thread(target=answer_client, args=(server, client), name="client", daemon=True).start()
+
+
+# -- start and end ----------------------------------------------------------------
+
+
+def run(place: Path, settings: dict[str, Any]) -> None:
+    """Run a card until the process gets a signal to end. Does not return.
+
+    Parameters
+    ----------
+    place : path
+        Of its socket and its lock, without their endings: the name of the card, in the folder of all cards.
+    settings : dict
+        ``root``, ``device`` (part of a name, or None), ``parent`` (a process to end with, or None).
+    """
+    # A process that only looks whether a card holds the lock releases it at once.
+    lock = process.take(f"{place}.lock", timeout_s=1)
+    if lock is None:
+        print(f"a card called {place.name} runs already", file=sys.stderr, flush=True)
+        os._exit(1)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    # Held while the socket is put in its place, and at the end. A signal may come while this thread holds it.
+    socket_lock = threading.RLock()
+
+    def leave(code: int = 0) -> None:
+        # The lock of the name is still held, so that only files of this card are removed. Nothing else is waited for:
+        # threads may be in a kernel that does not end, or in a driver that cannot be unloaded.
+        with socket_lock:
+            try:
+                process.remove(place.parent, place.name)
+            finally:
+                os._exit(code)
+
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: leave())
+    if settings["parent"] is not None:
+        threading.Thread(target=leave_with_parent, args=(settings["parent"], leave), name="parent", daemon=True).start()
+    try:
+        serve(settings, place, socket_lock)
+    except Exception as error:
+        print(" ".join(str(error).split()) or type(error).__name__, file=sys.stderr, flush=True)
+        leave(1)
+
+
+def leave_with_parent(parent: int, leave: Callable[[], None]) -> None:
+    """Call `leave` when the parent of this process has ended: then this process has another parent.
+
+    The signal of Linux for that, PR_SET_PDEATHSIG, is not used, because it comes once for every *thread* of a parent
+    that is killed. LLVM, which compiles kernels here, may have replaced our signal handlers by its own, and these are
+    reset to the default as soon as one of them runs. Then the second signal would end this process at once.
+    """
+    while os.getppid() == parent:
+        time.sleep(0.1)
+    leave()
+
+
+def check_worker(worker: Worker) -> None:
+    """Preprocess one image, so that kernels are compiled, and a device that does not work is noticed at the start."""
+    from PIL import Image
+
+    file = io.BytesIO()
+    Image.new("RGB", (64, 48), (200, 120, 40)).save(file, "JPEG", quality=90)
+    worker.submit(file.getvalue(), Recipe(224)).result()
+
+
+def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
+    """Take the device, open the socket while `socket_lock` is held, and answer for ever."""
+    root = Root(settings["root"])
+
+    from labextras.offload.opencl import drivers
+
+    drivers.prepare(alone=True)
+    from labextras import offload
+
+    device = offload.choose(settings["device"])
+    worker = Worker(offload.Engine(device.opencl))
+    facts = {
+        "name": place.name,
+        "pid": os.getpid(),
+        "root": root.folder,
+        "device": f"{device.name} ({device.kind}, {device.platform})",
+        "since": time.time(),
+    }
+    server = Server(root, worker, facts)
+    check_worker(worker)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        # Renamed into place: a socket at this path belongs to a card that accepts connections, or it is a leftover.
+        aside = f"{place}.new"
+        Path(aside).unlink(missing_ok=True)
+        with socket_lock:
+            listener.bind(aside)
+            listener.listen(256)
+            os.replace(aside, f"{place}.sock")
+        accept(server, listener)
+
+
+if __name__ == "__main__":
+    run(Path(sys.argv[3]), Connection(int(sys.argv[1])).recv())

@@ -1,0 +1,224 @@
+"""TensorFlow's side of a card: a small plugin in C++, built once with the compiler of this machine, and loaded.
+
+The plugin (``smartssd_filesystem.cc``, beside this file) uses TensorFlow's C interface for filesystems. The interface
+is the same in all versions that labkit runs with, but no version promises that; so each version has its own plugin.
+`METHODS` lists the methods of TensorFlow's filesystem class, what each is for, and what the plugin does with it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+from labextras.card import process, protocol
+from labkit.common.files import write_aside
+from labkit.sources import photos
+
+SOURCE = Path(__file__).with_name("smartssd_filesystem.cc")
+#: Compilers are looked for in this order, after CXX.
+COMPILERS = ("g++", "clang++", "c++")
+FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden")
+#: Seconds that a request may take, all tries together, where neither the name nor LABKIT_CARD_TIMEOUT_S says.
+TIMEOUT_S = 20.0
+
+_lock = threading.Lock()
+_library: ctypes.CDLL | None = None
+
+
+class NoCompiler(RuntimeError):
+    """There is no C++ compiler here, and no plugin that was built before."""
+
+
+def compiler() -> list[str]:
+    """Return the words that call the C++ compiler: those of CXX, else the first of `COMPILERS` that is there.
+
+    Raises
+    ------
+    NoCompiler
+        If there is none; the sentence says how to get one.
+    """
+    if given := shlex.split(os.environ.get("CXX", "")):
+        if shutil.which(given[0]) is None:
+            raise NoCompiler(f"CXX is {' '.join(given)!r}, and there is no such program: unset it or name a compiler")
+        return given
+    for name in COMPILERS:
+        if shutil.which(name):
+            return [name]
+    raise NoCompiler(
+        f"smartssd:// needs a C++ compiler, once, and there is none here (looked for {', '.join(COMPILERS)}): "
+        "`apt install g++`, `conda install gxx`, or `xcode-select --install` on a Mac brings one"
+    )
+
+
+def place() -> Path:
+    """Return where the plugin for this TensorFlow is kept, whether it has been built yet or not."""
+    import tensorflow as tf
+
+    what = "\0".join([SOURCE.read_text("utf-8"), *FLAGS, platform.machine()])
+    name = f"smartssd-tf{tf.__version__}-{hashlib.sha256(what.encode()).hexdigest()[:16]}.so"
+    return photos.home().parent / "plugin" / name
+
+
+def build() -> Path:
+    """Return the plugin for this TensorFlow, built where it is missing or not as it was when it was built.
+
+    It is written aside and renamed: two processes that build at once both end with a whole file.
+
+    Raises
+    ------
+    NoCompiler
+        If there is none.
+    RuntimeError
+        If the compiler refuses; the sentence ends with its first error.
+    """
+    import tensorflow as tf
+
+    built = place()
+    checksum = built.with_suffix(".sha256")
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        if _digest(built) == checksum.read_text("ascii").strip():
+            return built
+    framework = _framework(Path(tf.sysconfig.get_lib()))
+    words = compiler()
+    built.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=built.parent, prefix=".build-") as folder:
+        aside = Path(folder) / built.name
+        # Linked to TensorFlow by its path: only wheels from 2.20 on offer their symbols without that.
+        command = [*words, *FLAGS, f"-I{tf.sysconfig.get_include()}", "-o", str(aside), str(SOURCE), str(framework)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0 or not aside.is_file():
+            lines = [line for line in done.stderr.splitlines() if line.strip()] or ["it wrote no message"]
+            first = next((line for line in lines if "error" in line), lines[-1])
+            raise RuntimeError(f"{words[0]} cannot build the plugin for smartssd://: {first.strip()}")
+        digest = _digest(aside)
+        os.replace(aside, built)
+    write_aside(checksum, digest)
+    return built
+
+
+def register() -> None:
+    """Let TensorFlow of this process read ``smartssd://``; a second call only takes over changed settings.
+
+    The environment variable LABKIT_CARD_TIMEOUT_S says how many seconds one request may take, all tries together.
+
+    Raises
+    ------
+    NoCompiler, RuntimeError
+        If the plugin cannot be built; see `build`.
+    ValueError
+        If LABKIT_CARD_TIMEOUT_S is no time.
+    """
+    import tensorflow as tf
+
+    global _library
+    timeout_s = _timeout_s()
+    with _lock:
+        if _library is None:
+            path = build()
+            library = ctypes.CDLL(str(path))
+            library.labkit_card_configure.argtypes = [ctypes.c_char_p, ctypes.c_double]
+            library.labkit_card_forget.argtypes = [ctypes.c_char_p]
+            # Where this module was loaded a second time, TensorFlow has the plugin already.
+            with contextlib.suppress(tf.errors.AlreadyExistsError):
+                tf.experimental.register_filesystem_plugin(str(path))
+            # Threads of tf.data that wait for a card must not keep Python from ending.
+            atexit.register(library.labkit_card_close)
+            # Readers need not wait until a card comes back that was stopped on purpose.
+            process.on_stop.append(lambda name: library.labkit_card_forget(name.encode()))
+            _library = library
+        _library.labkit_card_configure(os.fsencode(process.folder()), timeout_s)
+
+
+def _timeout_s() -> float:
+    given = os.environ.get("LABKIT_CARD_TIMEOUT_S") or str(TIMEOUT_S)
+    with contextlib.suppress(ValueError):
+        if 0 < float(given) <= protocol.TIMEOUT_LIMIT_S:
+            return float(given)
+    allowed = f"seconds above 0, at most {protocol.TIMEOUT_LIMIT_S}"
+    raise ValueError(f"LABKIT_CARD_TIMEOUT_S is {given!r}; allowed: {allowed}")
+
+
+def _framework(folder: Path) -> Path:
+    """Return the library that holds TensorFlow's C interface."""
+    name = "libtensorflow_framework.2.dylib" if sys.platform == "darwin" else "libtensorflow_framework.so.2"
+    if not (folder / name).is_file():
+        raise RuntimeError(f"smartssd:// needs TensorFlow's {name}, which is not in {folder}; Linux's wheels have it")
+    return folder / name
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# -- what the plugin does -----------------------------------------------------------
+
+
+class Method(NamedTuple):
+    """One method: its `name` in C++, `what` TensorFlow calls it for, and what the `plugin` does."""
+
+    name: str
+    what: str
+    plugin: str
+
+    @property
+    def works(self) -> bool:
+        """Whether the plugin does it; it refuses whatever would change a card, which is read and never written."""
+        return not self.plugin.startswith(_NO)
+
+
+_NO = "refused: PermissionDeniedError, a card is read and never written"
+
+#: What TensorFlow calls each method for, in the order of ``tensorflow/core/platform/file_system.h``.
+_WHAT = {
+    "NewRandomAccessFile": "opens a file to read any stretch of it: read_file, TFRecordDataset, GFile",
+    "NewWritableFile": "opens a new file to write: write_file, GFile(..., 'w')",
+    "NewAppendableFile": "opens a file to write behind its end: GFile(..., 'a')",
+    "NewReadOnlyMemoryRegionFromFile": "gives a file as memory: ImmutableConst",
+    "CreateDir": "makes a folder: gfile.mkdir",
+    "RecursivelyCreateDir": "makes a folder and those above it: gfile.makedirs",
+    "DeleteFile": "removes a file: gfile.remove",
+    "DeleteDir": "removes an empty folder",
+    "DeleteRecursively": "removes a folder and all in it: gfile.rmtree",
+    "RenameFile": "moves a file: gfile.rename",
+    "CopyFile": "copies a file within the filesystem: gfile.copy",
+    "FileExists": "says whether a name stands for something: gfile.exists",
+    "FilesExist": "says it of many names",
+    "GetChildren": "lists a folder: gfile.listdir, gfile.walk",
+    "Stat": "gives length and time of change: gfile.stat",
+    "IsDirectory": "says whether a name is a folder: gfile.isdir",
+    "GetFileSize": "gives the length: FixedLengthRecordDataset",
+    "GetMatchingPaths": "finds the names that fit a pattern: gfile.glob, list_files",
+    "FlushCaches": "forgets what a filesystem remembers",
+    "TranslateName": "makes a name of the filesystem from a URI",
+}
+
+#: What the plugin does; it refuses all other methods.
+_PLUGIN = {
+    "NewRandomAccessFile": "asks nothing yet; the first read brings the image or the records, later ones are served "
+    "from them",
+    "NewReadOnlyMemoryRegionFromFile": "reads the whole file or image and keeps it as long as it is used",
+    "CopyFile": _NO + "; a copy to a disk works",
+    "FileExists": "asks the card",
+    "FilesExist": "asks the card for each",
+    "GetChildren": "asks the card; links out of it are left out",
+    "Stat": "asks the card; with a size, the length of the pixels",
+    "IsDirectory": "asks the card, as for Stat",
+    "GetFileSize": "asks the card, as for Stat",
+    "GetMatchingPaths": "lets the card match, and puts the parameters of the pattern behind every name",
+    "FlushCaches": "closes connections that nobody uses",
+    "TranslateName": "keeps the URI whole: the parameters are at its end",
+}
+
+METHODS = tuple(Method(name, what, _PLUGIN.get(name, _NO)) for name, what in _WHAT.items())

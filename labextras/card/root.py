@@ -1,0 +1,196 @@
+"""The folder that a card serves: names from outside become files inside it, and nothing else on the disk.
+
+A name is a path from the root of the card, with ``/`` between its parts. Several ``/`` count as one, and no ``/``
+follows the name of a file. No name leads out: not by ``..``, not by an absolute path, and not through a symbolic link.
+
+Every listed name can be read, and a walk through the folders ends. So a listing leaves out links that lead out, and two
+other kinds of names. The end of a name like ``q?size=7.jpg`` would be taken for parameters. Through a link to a folder
+above it, a walk would never end; a file behind this link can still be read by its name.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from labextras.card import protocol
+from labextras.card.protocol import Code, Refused
+from labkit.common.files import expanded
+
+
+class FileFacts(NamedTuple):
+    """What is known about a file or folder; `length` is 0 for a folder."""
+
+    length: int
+    mtime_ns: int
+    folder: bool
+
+
+class Root:
+    """A folder as a boundary.
+
+    Parameters
+    ----------
+    folder : path
+
+    Raises
+    ------
+    ValueError
+        If there is no such folder.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        given = expanded("the root of a card", folder)
+        if not given.is_dir():
+            raise ValueError(f"the root of a card is {str(folder)!r}; allowed: a folder that exists")
+        self.folder = os.path.realpath(given)
+
+    def locate(self, name: str) -> str:
+        """Return the real path of a file or folder inside.
+
+        Raises
+        ------
+        Refused
+            If it is not there, or not inside.
+        """
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        if ".." in parts or "\0" in name:
+            raise Refused(Code.PERMISSION_DENIED, f"{name!r} leads out of the card; allowed: a path without '..'")
+        with _refusing(name):
+            real = os.path.realpath(os.path.join(self.folder, *parts), strict=True)
+        if not _within(real, self.folder):
+            raise Refused(Code.PERMISSION_DENIED, f"{name!r} is a link that leads out of the card")
+        # Not found, not a failed precondition: ``gfile.exists`` returns False for the one and raises for the other.
+        if name.rpartition("/")[2] in ("", ".") and not os.path.isdir(real):
+            raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: without the '/' at its end it is a file")
+        return real
+
+    def stat(self, name: str) -> FileFacts:
+        """Return what is known about a file or folder; see `locate` for what is refused."""
+        real = self.locate(name)
+        with _refusing(name):
+            found = os.stat(real)
+        folder = stat.S_ISDIR(found.st_mode)
+        return FileFacts(0 if folder else found.st_size, found.st_mtime_ns, folder)
+
+    @contextlib.contextmanager
+    def open(self, name: str) -> Iterator[int]:
+        """Open a regular file for reading and give its descriptor; see `locate` for what is refused."""
+        real = self.locate(name)
+        with _refusing(name):
+            # Non-blocking: opening a named pipe would wait for a writer for ever.
+            handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            if not stat.S_ISREG(os.fstat(handle).st_mode):
+                raise Refused(Code.FAILED_PRECONDITION, f"{name!r} is not a file; allowed: files, to be read")
+            yield handle
+        finally:
+            os.close(handle)
+
+    def read(self, name: str, offset: int = 0, count: int | None = None) -> bytes:
+        """Return `count` bytes of a file from `offset`, fewer at its end; all of them by default."""
+        with self.open(name) as handle, _refusing(name):
+            left = max(os.fstat(handle).st_size - offset, 0)
+            left = left if count is None else min(count, left)
+            return os.pread(handle, left, offset) if left else b""
+
+    def list(self, name: str) -> list[str]:
+        """Return the names in a folder, sorted; the top of this file says what is left out."""
+        parts = [part for part in name.split("/") if part not in ("", ".")]
+        passed = [self.locate("/".join(parts[:count])) for count in range(len(parts))]
+        passed.append(self.locate(name))
+        with _refusing(name), os.scandir(passed[-1]) as entries:
+            return sorted(entry.name for entry in entries if self._shown(entry, passed))
+
+    def _shown(self, entry: os.DirEntry[str], passed: list[str]) -> bool:
+        """Return whether a name is listed; `passed` are the folders on the way to it, the root first."""
+        if protocol.split(entry.name)[1]:
+            return False
+        if not entry.is_symlink():
+            return True
+        real = os.path.realpath(entry.path)
+        # Each link of an endless walk would have to lead to a folder that was new on the way: there are so many only.
+        return os.path.exists(real) and _within(real, self.folder) and not any(_within(one, real) for one in passed)
+
+    def glob(self, pattern: str) -> list[tuple[str, bool]]:
+        """Return (name, is a folder) of everything that matches and is listed, sorted.
+
+        As in TensorFlow, ``*`` stands for any characters but ``/``, and ``?`` for a single character. ``[a-z]`` stands
+        for a character of this range, ``[^a]`` or ``[!a]`` for any other character. A backslash quotes the next
+        character.
+        """
+        found = [""]
+        for part in (part for part in pattern.split("/") if part not in ("", ".")):
+            wanted = matcher(part) if re.search(r"(?<!\\)[*?\[]", part) else None
+            plain, after = re.sub(r"\\(.)", r"\1", part), []
+            for base in found:
+                join = f"{base}/" if base else ""
+                try:
+                    if wanted:
+                        after += [join + name for name in self.list(base) if wanted.match(name)]
+                    elif self.stat(join + plain):
+                        after.append(join + plain)
+                except Refused as refusal:
+                    if refusal.code == Code.PERMISSION_DENIED and plain == "..":
+                        raise
+            found = after
+        result = []
+        for name in found:
+            with contextlib.suppress(Refused):  # removed meanwhile
+                if not protocol.split(name)[1]:
+                    result.append((name, self.stat(name).folder))
+        return sorted(result)
+
+
+#: For each error of the system the code of a refusal; any other is a failed precondition.
+_CODES = {errno.ENOENT: Code.NOT_FOUND, errno.EACCES: Code.PERMISSION_DENIED, errno.EIO: Code.DATA_LOSS}
+
+
+@contextlib.contextmanager
+def _refusing(name: str) -> Iterator[None]:
+    """Make errors of the system refusals."""
+    try:
+        yield
+    except OSError as error:
+        why = f"cannot be read: {error.strerror}"
+        if error.errno == errno.ENOENT:
+            why = "is not on the card"
+        raise Refused(_CODES.get(error.errno, Code.FAILED_PRECONDITION), f"{name!r} {why}") from None
+
+
+def _within(real: str, folder: str) -> bool:
+    """Return whether a real path is a folder, or lies in it."""
+    return real == folder or real.startswith(os.path.join(folder, ""))
+
+
+#: The tokens of a pattern: a character behind a backslash, a set in brackets that is not empty, any character.
+_TOKEN = re.compile(r"\\.|\[[!^]?.[^]]*]|.", re.DOTALL)
+
+
+def matcher(part: str) -> re.Pattern[str]:
+    """Return the regular expression for one part of a pattern.
+
+    Raises
+    ------
+    Refused
+        If a bracket is not closed, or a range runs backwards.
+    """
+    text = ""
+    for token in _TOKEN.findall(part):
+        if token == "[":
+            raise Refused(Code.INVALID_ARGUMENT, f"the pattern {part!r} has a [ without a ]")
+        if token[0] == "[":
+            others = token[1] in "!^"
+            inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", token[1 + others : -1])
+            text += f"[{'^' * others}{inside}]"
+        else:
+            text += {"*": ".*", "?": "."}.get(token, re.escape(token[-1]))
+    try:
+        return re.compile(rf"(?s:{text})\Z")
+    except re.error:
+        raise Refused(Code.INVALID_ARGUMENT, f"the pattern {part!r} has a range that runs backwards") from None

@@ -1,0 +1,115 @@
+"""The one thread of a card that works with its device: all images that wait go as one batch.
+
+While the device works on one batch, requests pile up; they are the next batch. No request waits for a batch to fill.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import hashlib
+import queue
+import threading
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from labextras.card.protocol import Code, Recipe, Refused
+
+#: Images in one batch, and bytes of pixels that come out of it, unless one image alone has more.
+BATCH_IMAGES = 64
+BATCH_BYTES = 256 << 20
+
+
+class Job(NamedTuple):
+    """One image that a client waits for; its random numbers are drawn with the seed and `counter`."""
+
+    image: bytes
+    recipe: Recipe
+    counter: int
+    done: Future[memoryview]
+
+
+class Worker:
+    """A thread that preprocesses.
+
+    Parameters
+    ----------
+    engine : labextras.offload.Engine
+        Used by this thread only.
+
+    Attributes
+    ----------
+    images, batches, largest : int
+        Preprocessed so far, in how many batches, and the images of the largest one.
+    """
+
+    def __init__(self, engine: Any) -> None:
+        self.engine = engine
+        self.images = self.batches = self.largest = 0
+        self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        threading.Thread(target=self._work, name="device", daemon=True).start()
+
+    def submit(self, image: bytes, recipe: Recipe, counter: int = 0) -> Future[memoryview]:
+        """Return a future of the bytes of one preprocessed image; it raises `Refused` where that failed."""
+        job = Job(image, recipe, counter, Future())
+        self._waiting.put(job)
+        return job.done
+
+    def _work(self) -> None:
+        while True:
+            waiting = [self._waiting.get()]
+            with contextlib.suppress(queue.Empty):
+                while len(waiting) < BATCH_IMAGES:
+                    waiting.append(self._waiting.get_nowait())
+            batches: dict[Recipe, list[Job]] = {}
+            for job in waiting:
+                batches.setdefault(job.recipe, []).append(job)
+            for recipe, jobs in batches.items():
+                # Images that are varied at random go one by one: each has random numbers of its own.
+                count = 1 if recipe.augment else max(BATCH_BYTES // recipe.nbytes, 1)
+                for first in range(0, len(jobs), count):
+                    self._serve(recipe, jobs[first : first + count])
+
+    def _serve(self, recipe: Recipe, jobs: Sequence[Job]) -> None:
+        """Preprocess jobs that ask for the same; where that fails as a whole, each alone: one must not fail others."""
+        try:
+            outcomes = serve(self.engine, [job.image for job in jobs], recipe, jobs[0].counter)
+        except Exception as error:
+            if len(jobs) > 1:
+                for job in jobs:
+                    self._serve(recipe, [job])
+                return
+            outcomes = [Refused(Code.INTERNAL, f"the device failed: {type(error).__name__}: {error}")]
+        self.batches += 1
+        self.images += len(jobs)
+        self.largest = max(self.largest, len(jobs))
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            if isinstance(outcome, Refused):
+                job.done.set_exception(outcome)
+            else:
+                job.done.set_result(outcome)
+
+
+def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counter: int = 0) -> list[memoryview | Refused]:
+    """Return the bytes of each preprocessed image, or why there are none; random numbers are drawn with `counter`."""
+    from labextras import offload
+
+    options = dataclasses.asdict(recipe)
+    del options["feature"]
+    done = offload.preprocess(images, engine=engine, counter=counter, **options)
+    return [
+        memoryview(np.ascontiguousarray(image)).cast("B") if status.ok else Refused(Code.DATA_LOSS, status.refusal)
+        for image, status in zip(done.images, done.status, strict=True)
+    ]
+
+
+def counter(name: str, number: int = 0) -> int:
+    """Return what an image's random numbers are drawn with: always the same for one image.
+
+    A hash of 64 bits of its path and, in a shard, the number of its record.
+    """
+    text = f"{name}\0{number}".encode("utf-8", "surrogateescape")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

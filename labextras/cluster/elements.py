@@ -1,0 +1,149 @@
+"""The elements of a dataset that other processes work for: a wait has an end, and errors say whose they are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from concurrent import futures
+from typing import Any
+
+from labextras.cluster import wire
+from labkit.common.errors import error_text
+from labkit.common.numbers import number
+from labkit.common.processes import NOTICED_S
+from labkit.pipelines.structure import check_dataset
+from labkit.recording.tfdata.driver import RecordingError
+
+#: Where a server came back, or is only stopped, and no element has come: so many times the silence that is allowed.
+SILENCES = 6
+
+#: How long a server may take to answer, in seconds, before it counts as stopped.
+ANSWER_S = 5.0
+
+
+class ClusterError(RecordingError):
+    """A cluster cannot do what it was asked for: it cannot start, a server has died, or its workers failed."""
+
+
+class Elements:
+    """An iterator over a dataset; see `labextras.cluster.tf_data_service.Cluster.elements`."""
+
+    def __init__(self, cluster: Any, dataset: Any, silence_s: float) -> None:
+        self.silence_s = number("silence_s", silence_s, above=0, most=1e6, unit="of seconds")
+        check_dataset(dataset)
+        # No public name of TensorFlow ends an operation that waits.
+        from tensorflow.python.eager.cancellation import CancellationManager
+
+        self._cluster, self._dataset = cluster, dataset
+        self._iterator: Any = None
+        self._manager = CancellationManager()
+        self._since: float | None = None
+        self._ask_s = 0.0
+        self._began_s = time.time()
+        self._verdict: str | None = None
+        cluster.watch(self)
+
+    def __iter__(self) -> Elements:
+        """Return this object."""
+        return self
+
+    def __next__(self) -> Any:
+        """Return the next element; ClusterError where none can come."""
+        if self._verdict is not None:
+            raise ClusterError(self._verdict)
+        self._since, self._ask_s = time.monotonic(), SILENCES * self.silence_s
+        try:
+            if self._iterator is None:
+                self._iterator = self._begin()
+            return _take(self._iterator, self._manager)
+        except StopIteration:
+            self._cluster.count()
+            raise
+        except Exception as error:
+            raise ClusterError(self._verdict or self._cluster.over() or why(error)) from error
+        finally:
+            self._since = None
+
+    def _begin(self) -> Any:
+        """Return an iterator of the dataset, made in a thread of its own: nothing can cancel that."""
+        begun: futures.Future[Any] = futures.Future()
+
+        def begin() -> None:
+            try:
+                begun.set_result(iter(self._dataset))
+            except BaseException as error:
+                begun.set_exception(error)
+
+        threading.Thread(target=begin, name="labkit begins an epoch", daemon=True).start()
+        while not futures.wait([begun], NOTICED_S).done:
+            if self._verdict is not None:
+                raise ClusterError(self._verdict)
+        return begun.result()
+
+    def end(self, verdict: str) -> None:
+        """End a wait, from another thread: it raises ClusterError with this sentence."""
+        self._verdict = verdict
+        self._manager.start_cancel()
+
+    def close(self) -> None:
+        """Let go of the iterator; what came over its connections is counted before."""
+        self._cluster.count()
+        self._iterator = None
+
+    def why_lost(self, servers: Sequence[Any], deaths: Sequence[Any]) -> str | None:
+        """Return why no element will come, or None while one may.
+
+        Parameters
+        ----------
+        servers : sequence of ClusterServer
+            All; whether one of them lives is asked only after a silence.
+        deaths : sequence of Death
+            All so far.
+        """
+        since = self._since
+        if since is None or self._verdict is not None or (silent := time.monotonic() - since) < self.silence_s:
+            return None
+        mine = [one for one in deaths if one.at_s >= self._began_s]
+        if dead := [one for one in servers if not one.alive]:
+            reasons = [str(one.deaths[-1]) if one.deaths else f"{one.name} ({one.address}) is dead" for one in dead]
+            return f"no element for {silent:.1f} s: {'; '.join(reasons)}, and does not come back"
+        if mine and silent >= SILENCES * self.silence_s:
+            return f"no element for {silent:.1f} s, since {mine[-1]}; it came back, and the job did not"
+        if silent >= self._ask_s:  # all live, so it is a long work, or one of them is stopped
+            self._ask_s = silent + self.silence_s
+            mute = [f"{one.name} ({one.address})" for one in servers if not wire.answers(one.address, ANSWER_S)]
+            if mute and self._since == since:  # no element has come meanwhile
+                return f"no element for {silent:.1f} s: {', '.join(mute)} runs, and does not answer: it is stopped"
+        return None
+
+
+def _take(iterator: Any, manager: Any) -> Any:
+    """Return the next element of a dataset's iterator, as its own ``next`` does, in a call that can be cancelled."""
+    from tensorflow.python.data.util import structure
+    from tensorflow.python.eager import context, execute
+    from tensorflow.python.framework import errors
+
+    types, shapes = iterator._flat_output_types, iterator._flat_output_shapes
+    wanted = ("output_types", types, "output_shapes", shapes)
+    try:
+        found = execute.execute_with_cancellation(
+            "IteratorGetNext", len(types), [iterator._iterator_resource], wanted, context.context(), manager
+        )
+    except errors.OutOfRangeError:
+        raise StopIteration from None
+    return structure.from_compatible_tensor_list(iterator.element_spec, found)
+
+
+def why(error: Exception) -> str:
+    """Return an error of tf.data service in the words of those who use it."""
+    text = error_text(error)[:300]
+    if "Could not find callback" in text:
+        return (
+            "a tf.py_function stays in the process that made it: workers cannot call it. Use operations of TensorFlow"
+        )
+    if "Could not parse Tensor" in text:
+        return "an element that is a dataset, as window makes them, cannot be sent: make batches of it on the workers"
+    if "No such file" in text:
+        return f"{text}. Workers read files on their own machines: is that path there, too?"
+    return text

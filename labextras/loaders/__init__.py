@@ -1,0 +1,7 @@
+"""Other loaders than tf.data: whatever can be iterated, watched in all its processes without a change to its code."""
+
+from __future__ import annotations
+
+from labkit.common import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names.of(__name__, {"known": "known_callables"})

@@ -1,0 +1,321 @@
+"""From what the processes wrote to one trace on one clock."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from labextras.loaders.described import Loader
+from labextras.loaders.rings import EPOCH, Process
+from labkit.timeline.lanes import GET, PUT, RESTS, WORK
+from labkit.timeline.run import OpTime, Profile, Run
+from labkit.timeline.trace import CATEGORIES, Thread, Trace
+from labkit.timeline.wording import WITH_CONSUMER, WORKER
+
+#: How the category of code ends that may only wait for others.
+WAITING = ":iterator"
+
+#: A span of code that blocks now and then is work where the thread computed for at least this share of it.
+COMPUTED = 0.4
+
+#: Library threads that only hand over would be a lane each; a thread is left out where nothing of it is work.
+_WORK = frozenset(CATEGORIES.index(word) for word in WORK)
+
+
+def to_trace(
+    processes: Sequence[Process],
+    loader: Loader,
+    delivered: Mapping[int, int],
+    warmup: int,
+    window_ns: tuple[int, int],
+    ran: Mapping[str, int],
+    ready: float,
+    hidden: int = 0,
+) -> Trace:
+    """Return the spans of all processes.
+
+    Parameters
+    ----------
+    processes : sequence of Process
+        What `labextras.loaders.rings.read` found.
+    loader : Loader
+    delivered : mapping of int to int
+        See `labextras.loaders.rings.Ring`.
+    warmup : int
+        Steps before the window: so much smaller are the numbers of its steps.
+    window_ns : (int, int)
+        When the window began, from where on the times of ops count, and its end, which is that of spans that are open.
+    ran : mapping of str to int
+        For threads by their numbers in the system, how long they had a core in the window, in ns.
+    ready : float
+        Share of the time in which threads that wanted a core had one.
+    hidden : int
+        Processes that may work for the loader, and write nothing.
+
+    Returns
+    -------
+    Trace
+        On the clock of the processes. Its `run` holds the time of each op and the number of events.
+    """
+    since_ns, now_ns = window_ns
+    names: dict[str, int] = {}
+    threads: dict[Thread, int] = {}
+    rows: list[np.ndarray] = []
+    times: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    me = os.getpid()
+    numbers = _numbers([one for one in processes if one.pid != me], now_ns)
+    alone = not hidden and not any(_works_beside(process, me) for process in processes)
+    for process in processes:
+        records = process.records
+        if not len(records):
+            continue
+        end = _ends(process, now_ns)
+        # Of a span that was open when the window began, the share inside it counts.
+        inside = np.clip((end - since_ns) / np.maximum(end - records["start"], 1), 0, 1)
+        own_ns, own_cpu, parent, unknown = _own(process, end, inside, ran)
+        category, name = _categories(process, own_ns, own_cpu, 0.0 if alone else COMPUTED * ready)
+        step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
+        # A batch has a number of its own; which step it was for is known once it has been delivered.
+        found, which = np.unique(step, return_inverse=True)
+        of_step = [one if one < EPOCH else max(-1, delivered.get(one, -1) - warmup) for one in found.tolist()]
+        step = np.array(of_step, np.int64)[which]
+        idle = [i for i, (text, kind) in process.names.items() if text in (RESTS, GET, PUT) and kind == "iterator"]
+        resting = np.isin(name, idle)
+        resting &= (parent < 0) | resting[parent]  # at a queue, it waits for another thread
+        called = _called(process, end)
+        table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
+        for number in np.unique(records["thread"]).tolist():
+            # A thread that waits for its next task rests; only in the thread that drives the others it is a wait.
+            rests = resting & (not process.threads.get(number, {"main": True})["main"])
+            mine = table[:, (records["thread"] == number) & ~rests]
+            if process.threads.get(number, {}).get("called", "").startswith("labkit "):
+                continue
+            if not _WORK.intersection(mine[4].tolist()):
+                continue
+            thread = Thread(_lane(process, number, called, numbers, me), "pipeline")
+            mine[3] = threads.setdefault(thread, len(threads))
+            mine[2] = [names.setdefault(process.names[i][0], len(names)) for i in mine[2].tolist()]
+            rows.append(mine)
+        if process.pid != me and (ready_ns := _is_ready(process)) > process.started_ns:
+            rows.append(_start(process, ready_ns, numbers, names, threads))
+        works = np.isin(category, list(_WORK))
+        for i in np.unique(name[works]).tolist():
+            which = works & (name == i)
+            total = times[process.names[i][0]]
+            total[0] += int((own_ns * inside)[which].sum())
+            total[1] += int((own_cpu * inside)[which].sum())
+            total[2] += int((own_ns * inside)[which & unknown].sum())
+    columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
+    run = Run(
+        "measured",
+        loader=replace(loader.facts, hidden=hidden),
+        # Whether an op computes or waits is not known where most of its time is not.
+        op_times={name: OpTime(own, min(cpu, own)) for name, (own, cpu, lost) in times.items() if 2 * lost <= own},
+        dropped_spans=int(any(process.dropped for process in processes)),
+        profiler=Profile(events=columns.shape[1]),
+    )
+    return Trace.of_columns(columns, names, threads, run)
+
+
+def _works_beside(process: Process, me: int) -> bool:
+    """Tell whether a process works in another thread than the consumer's: where none does, the consumer does all."""
+    kinds = {number: category.partition(":")[0] for number, (_, category) in process.names.items()}
+    works = [
+        number for number, kind in kinds.items() if kind in WORK and not process.names[number][1].endswith(WAITING)
+    ]
+    main = [number for number, facts in process.threads.items() if facts["main"]] if process.pid == me else []
+    records = process.records
+    return bool((np.isin(records["name"], works) & ~np.isin(records["thread"], main)).any())
+
+
+def _ends(process: Process, now_ns: int) -> np.ndarray:
+    """Return the end of each span: of one that is open, now, or the last sign of life of a process that has gone."""
+    records = process.records
+    ends = records["start"] + np.maximum(records["duration"], 0)
+    last = now_ns if _is_running(process.pid) else int(ends.max(initial=process.began_ns))
+    return np.where(records["duration"] < 0, np.maximum(last, records["start"]), records["start"] + records["duration"])
+
+
+def _is_running(pid: int) -> bool:
+    import psutil
+
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _own(
+    process: Process, end: np.ndarray, inside: np.ndarray, ran: Mapping[str, int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the time of each span without those inside it, on the clock and of the processor.
+
+    And which span each is in, -1 for none; and of whom the processor time is not known: it is 0 there.
+    """
+    records, length, cpu = process.records, end - process.records["start"], _cpu(process.records, end)
+    stacks: dict[int, list[int]] = defaultdict(list)
+    stops, outer = end.tolist(), np.full(len(records), -1)
+    for i, (start, thread) in enumerate(zip(records["start"].tolist(), records["thread"].tolist(), strict=True)):
+        stack = stacks[thread]
+        while stack and stops[stack[-1]] <= start:
+            stack.pop()
+        if stack:
+            outer[i] = stack[-1]
+        stack.append(i)
+    _share_out(process, length, inside, cpu, outer < 0, ran)
+    unknown = cpu < 0
+    cpu[unknown] = 0
+    less_ns, less_cpu, inner = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64), outer >= 0
+    np.add.at(less_ns, outer[inner], length[inner])
+    np.add.at(less_cpu, outer[inner], cpu[inner])
+    return np.maximum(length - less_ns, 0), np.maximum(cpu - less_cpu, 0), outer, unknown
+
+
+def _share_out(
+    process: Process,
+    length: np.ndarray,
+    inside: np.ndarray,
+    cpu: np.ndarray,
+    outermost: np.ndarray,
+    ran: Mapping[str, int],
+) -> None:
+    """Give open spans what their thread computed beside all that was closed; what may wait for others waits."""
+    records, is_open = process.records, process.records["duration"] < 0
+    waits = np.isin(records["name"], [i for i, (_, kind) in process.names.items() if kind.endswith("iterator")])
+    cpu[is_open & waits] = 0
+    for number in np.unique(records["thread"][is_open & ~waits]).tolist():
+        computed = ran.get(str(process.threads.get(number, {}).get("native")))
+        if computed is not None:
+            mine = records["thread"] == number
+            closed = (np.maximum(cpu, 0) * inside)[mine & outermost & ~is_open].sum()
+            time = (length * inside)[mine & outermost & is_open].sum()
+            share = min(1, max(0, computed - closed) / max(1, time))
+            cpu[mine & is_open & ~waits] = length[mine & is_open & ~waits] * share
+
+
+def _cpu(records: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return the processor time of each span: where nobody asked, the share of those of its name that were asked.
+
+    The first call of a name is always asked, and is often another one than those that follow: it imports, or opens.
+    Where no call that was asked has ended, it is -1: nobody knows.
+    """
+    cpu, length = records["cpu"].copy(), end - records["start"]
+    uncounted = cpu < 0
+    for name in np.unique(records["name"][uncounted]).tolist():
+        same = records["name"] == name
+        asked, others = np.flatnonzero(same & ~uncounted), same & uncounted
+        asked = asked[1:] if len(asked) > 1 else asked
+        if len(asked):
+            cpu[others] = length[others] * (cpu[asked].sum() / max(1, length[asked].sum()))
+    return cpu
+
+
+def _categories(
+    process: Process, own_ns: np.ndarray, own_cpu: np.ndarray, least: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the category of each span, and the number of its name."""
+    name = process.records["name"].astype(np.int64)
+    first, other = np.zeros(len(name), np.int64), np.zeros(len(name), np.int64)
+    for i in np.unique(name).tolist():
+        one, _, second = process.names.get(i, ("", "other"))[1].partition(":")
+        first[name == i], other[name == i] = CATEGORIES.index(one), CATEGORIES.index(second or one)
+    computed = own_cpu >= least * np.maximum(own_ns, 1)
+    return np.where(computed, first, other), name
+
+
+def _numbers(workers: Sequence[Process], now_ns: int) -> dict[int, int]:
+    """Give each worker process a number: one that begins when another one has ended takes its place."""
+    ends: list[int] = []
+    found = {}
+    for process in workers:
+        last = now_ns if _is_running(process.pid) else int(_ends(process, now_ns).max(initial=process.began_ns))
+        free = [i for i, end in enumerate(ends) if end <= process.started_ns]
+        place = free[0] if free else len(ends)
+        ends[place : place + 1] = [last]
+        found[process.pid] = place
+    return found
+
+
+def _called(process: Process, end: np.ndarray) -> dict[int, str]:
+    """Return what each thread is called: one that begins when one of its kind has ended takes its place and its name.
+
+    A pool that is made for each batch has threads of new numbers each time, and is as busy as one that lives on.
+    """
+    places: dict[str, list[list[Any]]] = defaultdict(list)
+    found = {}
+    numbers, first_rows, thread_of = np.unique(process.records["thread"], return_index=True, return_inverse=True)
+    ends = np.zeros(len(numbers), np.int64)
+    np.maximum.at(ends, thread_of, end)
+    for i in np.argsort(first_rows).tolist():  # the records are in the order of their starts
+        number = int(numbers[i])
+        called = process.threads.get(number, {"called": "a thread"})["called"].replace("QueueFeederThread", "sends")
+        first, last = process.records["start"][first_rows[i]], ends[i]
+        kind = places[re.sub(r"\d+", "", called)]
+        place = next((one for one in kind if one[0] <= first), None)
+        if place is None:
+            place = [last, called]
+            kind.append(place)
+        place[0], found[number] = last, place[1]
+    return found
+
+
+def _lane(process: Process, number: int, called: dict[int, str], numbers: dict[int, int], me: int) -> str:
+    """Return what the lane of a thread is called."""
+    main = process.threads.get(number, {"main": False})["main"]
+    if process.pid == me:
+        return WITH_CONSUMER if main else f"thread {called[number]}"
+    return f"worker {numbers[process.pid]}" + ("" if main else f" · {called[number]}")
+
+
+def _is_ready(process: Process) -> int:
+    """Return when a worker has started: with the first thing that its framework does after a ``worker_init_fn``.
+
+    Workers of Grain begin with a step of Grain, and all other workers with the wait for their first task. A process
+    that hands something over before that is not such a worker.
+    """
+    records, kinds = process.records, {i: text for i, (text, _) in process.names.items()}
+    of_grain = np.isin(records["name"], [i for i, text in kinds.items() if text.startswith("Grain ")])
+    main = [number for number, facts in process.threads.items() if facts["main"]]
+    at_queue = np.isin(records["name"], [i for i, text in kinds.items() if text in (GET, PUT)])
+    does = records[of_grain if of_grain.any() else at_queue & np.isin(records["thread"], main)]
+    waits = len(does) > 0 and kinds[int(does["name"][0])] != PUT
+    return int(does["start"][0]) if waits else process.began_ns
+
+
+def _start(
+    process: Process, ready_ns: int, numbers: dict[int, int], names: dict[str, int], threads: dict[Thread, int]
+) -> np.ndarray:
+    """Return the start of a process as a span: it imports and opens what its work needs."""
+    thread = threads.setdefault(Thread(f"worker {numbers[process.pid]}", "pipeline"), len(threads))
+    name = names.setdefault(WORKER, len(names))
+    length = ready_ns - process.started_ns
+    return np.array([[process.started_ns], [length], [name], [thread], [CATEGORIES.index("other")], [-1]], np.int64)
+
+
+def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[tuple[str, bool]]:
+    """Yield a sentence for each worker process with an open span, and whether the process still runs."""
+    me = os.getpid()
+    numbers = _numbers([one for one in processes if one.pid != me], now_ns)
+    for process in processes:
+        is_open = process.records["duration"] < 0
+        # Of several threads, the one that works for the loader is the first.
+        main = [number for number, facts in process.threads.items() if facts["main"]]
+        mine = is_open & np.isin(process.records["thread"], main)
+        which = mine if mine.any() else is_open
+        if process.pid == me or not which.any():
+            continue
+        inside = [process.names[i][0] for i in process.records["name"][which].tolist() if i in process.names]
+        runs = _is_running(process.pid)
+        length = (_ends(process, now_ns)[which][-1] - process.records["start"][which][-1]) / 1e6
+        when = (
+            f"has been in {' > '.join(inside[-3:])} for {length:,.0f} ms"
+            if runs
+            else f"was in {' > '.join(inside[-3:])}"
+        )
+        yield f"worker {numbers[process.pid]} {when}{'' if runs else ' when it ended'}", runs

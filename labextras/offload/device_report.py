@@ -1,0 +1,72 @@
+"""What the doctor says of OpenCL: a line for each device, which is proved by a kernel."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+
+from labextras.offload.opencl import drivers
+from labkit.doctor import Finding, ask
+
+#: A driver can crash the process that loads it. A child lists the devices that its process may use, or proves the one
+#: that is named by a kernel.
+OPENCL_CODE = """
+import json, sys
+from labextras.offload import Engine, devices
+from labextras.offload.opencl import drivers
+mode, wanted = sys.argv[1], json.loads(sys.argv[2])
+drivers.prepare(alone=mode == "alone")
+import numpy as np
+source = "kernel void prove(global const uchar *in, global float *out, const float delta)"
+source += "{ size_t i = get_global_id(0); out[i] = clamp(in[i] / 255.0f + delta, 0.0f, 1.0f); }"
+pixels = np.arange(256, dtype=np.uint8)
+truth = np.clip(pixels.astype(np.float32) / np.float32(255) + np.float32(0.25), 0, 1)
+def prove(device):
+    import pyopencl as cl
+    engine = Engine(device)
+    taken = engine.empty(1024)
+    kernel = cl.Kernel(engine.build(source, "the doctor's kernel"), "prove")
+    engine.run(kernel, (256,), engine.upload(pixels), taken, np.float32(0.25))
+    result = engine.download(taken, np.empty(256, np.float32))
+    return bool(np.abs(result - truth).max() < 1e-6)
+rows = [[d.platform, d.name, d.owner, d.kind, d.compute_units] for d in devices()]
+print(json.dumps(prove(devices()[rows.index(wanted)]) if wanted else rows))
+"""
+
+
+def _opencl() -> Iterator[Finding]:
+    """Yield one line for each device of each platform; one that only the card's own process can use says so."""
+    beside, more = ask(OPENCL_CODE, "shared", "null"), []
+    rows = [] if isinstance(beside, str) else beside
+    if sys.platform == "linux" and any(map(drivers.clashes, drivers.installed())):
+        # A driver that clashes with TensorFlow's LLVM is asked where TensorFlow is not.
+        alone = ask(OPENCL_CODE, "alone", "null")
+        more = [] if isinstance(alone, str) else [row for row in alone if row not in rows]
+    for row in [*rows, *more]:
+        platform_name, name, owner, kind, units = row
+        text = f"{name} ({kind}, {units} compute units, {platform_name} from {owner})"
+        if row in more:
+            text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
+        # A device may take its process with it: each is proved in a child of its own.
+        proved = ask(OPENCL_CODE, "alone" if row in more else "shared", json.dumps(row))
+        if isinstance(proved, str):
+            text += f": a kernel there failed: {proved}"
+            text += "; if it worked before: labkit empty-kernel-cache" * ("crashed" in proved)
+        elif not proved:
+            text += ": it computes a wrong result, choose another"
+        yield Finding("OpenCL", proved is True, text, required=False)
+    if not rows:
+        reason = beside if isinstance(beside, str) else "no device that can be used beside TensorFlow"
+        remedy = f"only the offload notebook needs it: {drivers.remedy()}"
+        yield Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
+
+
+def empty_kernel_cache() -> Finding:
+    """Delete the OpenCL kernels that the lab has compiled, one of which may be damaged; return the line about it."""
+    folder, size = drivers.kernel_cache(), drivers.empty_kernel_cache()
+    return Finding("OpenCL", True, f"compiled kernels deleted, {size / 1e6:.1f} MB: {folder}", required=False)
+
+
+#: What is added to `labkit.doctor.TOPICS`.
+TOPICS = {"OpenCL": _opencl}

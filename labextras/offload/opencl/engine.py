@@ -1,0 +1,234 @@
+"""An OpenCL device with a context, a queue that notes times, and the lab's kernels, each compiled once."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from labextras.offload.opencl import drivers
+from labextras.offload.opencl.device_spans import DeviceSpans
+from labextras.offload.opencl.devices import choose
+from labkit.common import shipped
+from labkit.timeline.trace import Trace
+
+
+class BuildError(ValueError):
+    """A kernel does not compile; `log` holds the messages of the compiler."""
+
+    def __init__(self, sentence: str, log: str) -> None:
+        super().__init__(sentence)
+        self.log = log
+
+
+class Engine:
+    """A device with a context and a queue, for one thread at a time.
+
+    Commands run in the order in which they are enqueued. It does not survive a fork.
+
+    Parameters
+    ----------
+    device : Device or pyopencl.Device, optional
+        By default the first of `labextras.offload.devices`.
+
+    Attributes
+    ----------
+    device, context, queue
+        Of pyopencl. The queue notes when each command started and ended, on the device's clock.
+    spans : labextras.offload.opencl.device_spans.DeviceSpans
+        What the queue did so far.
+
+    Raises
+    ------
+    NoDevice
+        If there is no device.
+    RuntimeError
+        Here and in every method: if OpenCL was in use before a fork made this process.
+    """
+
+    def __init__(self, device: Any = None) -> None:
+        device = choose() if device is None else device
+        cl = drivers.claim()
+        self.device = getattr(device, "opencl", device)
+        self.context = cl.Context([self.device])
+        self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        self.spans = DeviceSpans(self.queue)
+        self._programs: dict[str, Any] = {}
+
+    def __repr__(self) -> str:
+        """Return the device and its platform."""
+        return f"Engine({self.device.name.strip()!r} of {self.device.platform.name.strip()!r})"
+
+    # -- kernels -----------------------------------------------------------------
+
+    def kernel(self, name: str, file: str | None = None) -> Any:
+        """Return the kernel function `name` of ``kernels/<file>.cl`` (by default the file of its name).
+
+        A new object at each call: setting arguments on one does not disturb another. A file is compiled once.
+
+        Raises
+        ------
+        ValueError
+            If there is no such file, or no such kernel in it.
+        BuildError
+            If the file does not compile.
+        """
+        cl = drivers.claim()
+        file = file or name.removesuffix("_task")
+        if file not in self._programs:
+            folder = shipped.folder("kernels")
+            path = folder / f"{file}.cl"
+            if not path.is_file():
+                files = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
+                raise ValueError(f"there is no kernel file {file!r}; there are: {files}")
+            self._programs[file] = self.build(path.read_text(encoding="utf-8"), path.name)
+        program = self._programs[file]
+        if name not in program.kernel_names.split(";"):
+            raise ValueError(f"{file}.cl has no kernel {name!r}; it has: {program.kernel_names.replace(';', ', ')}")
+        return cl.Kernel(program, name)
+
+    def build(self, source: str, title: str = "the kernel", options: str = "") -> Any:
+        """Return the program of `source`, compiled for this device.
+
+        Raises
+        ------
+        BuildError
+            If it does not compile.
+        """
+        cl = drivers.claim()
+        # Warnings of the compiler are for the author of a kernel, who finds them in the `log` of a trial.
+        warnings.filterwarnings("ignore", category=cl.CompilerWarning)
+        program = cl.Program(self.context, source)
+        try:
+            return program.build(options.split())
+        except cl.Error as error:
+            log = self.log(program, title)
+            lines = log.splitlines() or str(error).splitlines()
+            first = next((line for line in lines if "error" in line), lines[0])
+            first = re.sub(r"^.*?(\d+):(\d+): (error: )?", r"line \1, column \2: ", first.strip())
+            raise BuildError(f"{title} does not compile: {first.removeprefix('error: ')}", log) from None
+
+    def log(self, program: Any, title: str = "kernel.cl") -> str:
+        """Return the messages of the compiler about a program, with `title` for the name of its temporary file."""
+        import pyopencl as cl
+
+        log = program.get_build_info(self.device, cl.program_build_info.LOG)
+        # PoCL writes the name of a temporary file, Intel's runtime a number.
+        return re.sub(r"(?m)([^\s:]*\.cl|^\d+):(?=\d+)", f"{title}:", log.strip())
+
+    def run(self, kernel: Any, size: Sequence[int], *arguments: Any, local: Sequence[int] | None = None) -> Any:
+        """Enqueue `kernel` over `size` work-items and note it; return its event."""
+        drivers.claim()
+        event = kernel(self.queue, tuple(size), None if local is None else tuple(local), *arguments)
+        return self.note(kernel.function_name, "kernel", event)
+
+    # -- memory of the device ------------------------------------------------------
+
+    def empty(self, nbytes: int) -> Any:
+        """Return a buffer of `nbytes` on the device; what it holds is not defined.
+
+        OpenCL knows no buffer of 0 bytes: one of 1 byte stands for it.
+
+        Raises
+        ------
+        ValueError
+            If `nbytes` is negative, or more than the device allows in one buffer.
+        """
+        cl = drivers.claim()
+        most = self.device.max_mem_alloc_size
+        if not 0 <= nbytes <= most:
+            raise ValueError(f"nbytes is {nbytes}; allowed on {self.device.name.strip()}: 0 to {most}")
+        return cl.Buffer(self.context, cl.mem_flags.READ_WRITE, max(1, int(nbytes)))
+
+    def upload(self, array: np.ndarray) -> Any:
+        """Copy `array` into a new buffer on the device, note the copy, and return the buffer.
+
+        Done when it returns: `array` may change afterwards.
+        """
+        import pyopencl as cl
+
+        array = np.ascontiguousarray(array)
+        buffer = self.empty(array.nbytes)
+        if array.nbytes:
+            self.note("upload", "copy", cl.enqueue_copy(self.queue, buffer, array, is_blocking=True))
+        return buffer
+
+    def download(self, buffer: Any, array: np.ndarray) -> np.ndarray:
+        """Wait for what was enqueued, copy the first bytes of `buffer` into `array`, note the copy, return `array`.
+
+        Raises
+        ------
+        ValueError
+            If `array` is not contiguous, or larger than the buffer.
+        """
+        cl = drivers.claim()
+        if not array.flags.c_contiguous or not array.flags.writeable:
+            raise ValueError(f"array of shape {array.shape} must be contiguous and writable to be downloaded into")
+        if array.nbytes > buffer.size:
+            raise ValueError(f"array takes {array.nbytes} bytes, the buffer holds {buffer.size}")
+        if array.nbytes:
+            self.note("download", "copy", cl.enqueue_copy(self.queue, array, buffer, is_blocking=True))
+        return array
+
+    @contextmanager
+    def mapped(self, buffer: Any, nbytes: int, write: bool = False) -> Iterator[np.ndarray]:
+        """Give the host access to a buffer, and note it; where host and device share memory, nothing is copied.
+
+        Parameters
+        ----------
+        buffer : pyopencl.Buffer
+        nbytes : int
+            From its beginning on.
+        write : bool
+            The host writes all of it, instead of reading it.
+
+        Yields
+        ------
+        ndarray of uint8, shape (nbytes,)
+        """
+        cl = drivers.claim()
+        flag = cl.map_flags.WRITE_INVALIDATE_REGION if write else cl.map_flags.READ
+        place, event = cl.enqueue_map_buffer(self.queue, buffer, flag, 0, (nbytes,), np.uint8, is_blocking=True)
+        self.note("upload" if write else "download", "copy", event)
+        try:
+            yield place
+        finally:
+            place.base.release(self.queue)
+
+    def finish(self) -> None:
+        """Wait until everything that was enqueued is done."""
+        drivers.claim()
+        self.queue.finish()
+
+    # -- what happened ---------------------------------------------------------------
+
+    def trace(self, name: str | None = None) -> Trace:
+        """Wait for the device and return what it did so far, on the host's clock.
+
+        Parameters
+        ----------
+        name : str, optional
+            What a picture of it is called.
+
+        Returns
+        -------
+        Trace
+            One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. Its `run`
+            says which device it was: on PoCL the times are those of this CPU and say nothing about an FPGA.
+        """
+        drivers.claim()
+        return self.spans.trace(self.device, name)
+
+    def forget(self) -> None:
+        """Drop what `trace` would return, so that the next trace begins here."""
+        self.finish()
+        self.spans = DeviceSpans(self.queue)
+
+    def note(self, name: str, category: str, event: Any) -> Any:
+        """Keep the event of a command that was enqueued, ``kernel`` or ``copy``, for `trace`; return the event."""
+        self.spans.note(name, category, event)
+        return event

@@ -1,0 +1,528 @@
+"""A SmartSSD on paper: what a card with these figures would do with the reader's photos. Modelled, never measured.
+
+The card reads a photo from its own flash over the peer-to-peer link (P2P), decodes and resizes it, and sends the pixels
+to the host. The host augments them: random numbers that are drawn anew stay on the CPU. All of these run at the same
+time, so the slowest of them is the speed::
+
+    link     bandwidth(size of a read) / bytes of a photo
+    decode   decoders x clock / cycles of a photo,
+             cycles = call + max(tokens x initiation interval, blocks x IDCT cycles)
+    output   bandwidth to the host / bytes of the pixels
+    host     cores / time of a core that a photo still needs
+
+Tokens (Huffman symbols) and blocks come from the reader's photos, see `labextras.offload.tokens`. The vendor's page can
+be read in several ways, see `labextras.offload.calibration`. Every answer states the band from the slowest to the
+fastest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+
+from labextras.offload import calibration
+from labextras.offload.batches import DTYPES
+from labextras.offload.tokens import Counted
+from labkit.common.numbers import check_names, check_ranges, number, one_of, ranged, whole
+from labkit.simulate import Costs, Knobs, Model
+from labkit.timeline.trace import Thread, Trace
+from labkit.views import charts
+from labkit.views.picture import Picture
+
+#: Bandwidth of P2P reads, SSD to FPGA: bytes of one read, GB/s (taken as 10^9 bytes). The vendor's own log, platform
+#: xilinx_u2_gen3x4_xdma_gc_base_1: Vitis_Accel_Examples, host/p2p_bandwidth/README.rst. The dip at 512 KB is in it.
+P2P_READ: Mapping[int, float] = {
+    4 << 10: 0.05, 8 << 10: 0.17, 16 << 10: 0.31, 32 << 10: 0.54, 64 << 10: 0.87, 128 << 10: 1.21, 256 << 10: 1.55,
+    512 << 10: 1.37, 1 << 20: 1.59, 2 << 20: 1.99, 4 << 20: 2.15, 8 << 20: 2.26, 16 << 20: 2.28, 32 << 20: 2.33,
+    64 << 20: 2.35, 128 << 20: 2.36,
+}  # fmt: skip
+
+#: A smaller gain counts as none: a convention, since two measurements of the job without a card differ by as much.
+LEAST_GAIN = 1.1
+
+_RENAMED = {
+    "tf.data interleave": "card (modelled): P2P read",
+    "tf.data worker": "card (modelled): decoder",
+    "tf.data Prefetch": "card (modelled): to the host",
+}
+
+#: What to change where the card keeps the accelerator waiting: options of tf.data are no part of a card.
+_ADVICE = {
+    "fetch": "larger reads from the flash, many photos in one, until the link is full; then a second card.",
+    "prep": "more decoders on the card, until the link is full.",
+    "batch": "uint8 from the card, not float32; then less work on the host: what comes after the card is the limit.",
+}
+
+
+@dataclass(frozen=True)
+class SmartSSD:
+    """A card by its figures; the defaults are published ones, except where it says otherwise.
+
+    Parameters
+    ----------
+    clock_mhz : float
+        Clock of the decoder. 243 MHz: Vitis codec library, benchmark 2022.1, kernelJpegDecoderTop (on an Alveo card:
+        a SmartSSD has another FPGA).
+    initiation_interval : float
+        Cycles from one token to the next. 1: "can process 1 Huffman token [...] within one cycle", Vitis codec 2021.2.
+    decoders : int
+        Instances of the decoder that work side by side. One takes 23.1k LUT, 28 BRAM, 39 DSP (Vitis codec 2022.1).
+    idct_cycles_per_block : float
+        Cycles of everything after the tokens, per block of 8x8. 8: the vendor's page says 8 coefficients a cycle.
+    call_cycles : float
+        Cycles of a photo during which nothing is decoded. 80,600 is calibrated, not published: 243 MHz over 1,148
+        images/s, less the 131,119 tokens of the vendor's 512x512 picture. It is one of the readings of
+        `labextras.offload.calibration`; `answer` states the others beside it.
+    p2p : mapping of int to float
+        Bandwidth in GB/s by bytes of one read; between two sizes it is interpolated over the logarithm of the size.
+    read_bytes : int, optional
+        Bytes of one read, where photos lie packed in shards; by default each photo is a read of its own.
+    output : {"uint8", "float32"}
+        Type of the pixels that the card returns.
+    size : int
+        Its height and width in pixels, 3 channels.
+    output_gb_s : float
+        Bandwidth from card to host. 1.87: the lowest figure of a copy between FPGA and host in the vendor's logs
+        (p2p_bandwidth, 2019.2 and 2020.1: 1.87 to 3.27 GB/s).
+
+    Raises
+    ------
+    ValueError
+        If a figure is out of range; the sentence names it.
+
+    Notes
+    -----
+    Assumed: one decoder works on one photo at a time and starts the next at once; resize keeps up
+    (the vendor's does 2,644 MP/s: 14,000 photos/s of 500x375); reads run ahead; P2P reads do not
+    share the link to the host, since the card has a PCIe switch of its own (AnandTech 16245); the photos lie on this
+    card, in formats that it decodes.
+    """
+
+    clock_mhz: float = ranged(number, 1, 10_000, default=calibration.CLOCK_MHZ)
+    initiation_interval: float = ranged(number, 0.01, 1000, default=1.0)
+    decoders: int = ranged(whole, 1, 1000, default=1)
+    idct_cycles_per_block: float = ranged(number, 0, 10_000, default=8.0)
+    call_cycles: float = ranged(number, 0, 1e9, default=80_600.0)
+    p2p: Mapping[int, float] = field(default_factory=lambda: dict(P2P_READ), hash=False)
+    read_bytes: int | None = ranged(whole, 1, 1 << 40, default=None, optional=True)
+    output: str = "uint8"
+    size: int = ranged(whole, 1, 4096, default=224)
+    output_gb_s: float = ranged(number, 1e-6, 1000, default=1.87)
+
+    def __post_init__(self) -> None:
+        """Check every figure."""
+        check_ranges(self)
+        one_of("output", self.output, DTYPES)
+        if not isinstance(self.p2p, Mapping) or not self.p2p:
+            raise ValueError(f"p2p is {self.p2p!r:.60}; allowed: a dict of bytes of a read to GB/s, not empty")
+        for size, rate in self.p2p.items():
+            whole("a read size of p2p", size, 1, 1 << 40)
+            number(f"p2p[{size}]", rate, 1e-6, 1000)
+        object.__setattr__(self, "p2p", dict(sorted(self.p2p.items())))
+
+    def changed(self, **changes: Any) -> SmartSSD:
+        """Return this card with some figures changed.
+
+        Raises
+        ------
+        ValueError
+            If there is no such figure, or it is out of range.
+        """
+        check_names("figure of a SmartSSD", changes, [figure.name for figure in fields(self)])
+        return replace(self, **changes)
+
+    # -- the three rates -----------------------------------------------------------
+
+    @property
+    def picture_bytes(self) -> int:
+        """Bytes of one finished picture."""
+        return self.size * self.size * 3 * np.dtype(self.output).itemsize
+
+    def bandwidth_gb_s(self, read_bytes: Any) -> Any:
+        """Return the P2P bandwidth in GB/s for reads of so many bytes (number or array), as in `p2p`.
+
+        Below the smallest published size the number of reads per second is kept, above the largest the bandwidth.
+        """
+        sizes, rates = np.array(list(self.p2p), np.float64), np.array(list(self.p2p.values()))
+        given = np.asarray(read_bytes, np.float64)
+        between = np.interp(np.log2(np.maximum(given, 1)), np.log2(sizes), rates)
+        found = np.where(given < sizes[0], rates[0] * given / sizes[0], between)
+        return float(found) if found.ndim == 0 else found
+
+    def cycles(self, counted: Counted) -> np.ndarray:
+        """Return the cycles that one decoder needs for each photo, float64, shape (n,)."""
+        return calibration.cycles(counted, self.initiation_interval, self.idct_cycles_per_block, self.call_cycles)
+
+    def read_ms(self, counted: Counted) -> np.ndarray:
+        """Return how long the link carries each photo, in milliseconds, float64, shape (n,)."""
+        size = counted.bytes if self.read_bytes is None else np.full(len(counted), self.read_bytes)
+        return counted.bytes / (self.bandwidth_gb_s(size) * 1e6)
+
+    def decode_ms(self, counted: Counted) -> np.ndarray:
+        """Return how long one decoder works on each photo, in milliseconds, float64, shape (n,)."""
+        return self.cycles(counted) / (self.clock_mhz * 1e3)
+
+    def decode_per_s(self, counted: Counted) -> float:
+        """Return the images per second that all decoders decode together, if nothing else limits."""
+        return self.decoders * 1e3 / float(self.decode_ms(counted).mean())
+
+    def decode_band(self, counted: Counted) -> tuple[float, float]:
+        """Return the slowest and the fastest `decode_per_s`: of this card, and of each reading of the vendor's page.
+
+        A reading replaces `idct_cycles_per_block` and `call_cycles`; clock, interval and number of decoders stay.
+        The published decoder ran on an Alveo card. The band does not contain the difference to the FPGA of a SmartSSD.
+        """
+        figures = ("idct_cycles_per_block", "call_cycles")
+        read = [self.changed(**{name: getattr(one, name) for name in figures}) for one in calibration.READINGS]
+        rates = [card.decode_per_s(counted) for card in (self, *read)]
+        return min(rates), max(rates)
+
+    def answer(
+        self, counted: Counted, *, cpu_ms: float | None = None, cores: int | None = None,
+        accelerator: float | None = None, host_ms: float = 0.0,
+    ) -> CardAnswer:  # fmt: skip
+        """Return what this card would do with these photos.
+
+        Parameters
+        ----------
+        counted : Counted
+            Photos that the card decodes; see `labextras.offload.tokens.count`.
+        cpu_ms : float, optional
+            Milliseconds of a core per photo without the card: reading, decoding, resizing, augmenting.
+        cores : int, optional
+            Of the host.
+        accelerator : float, optional
+            Images per second that the accelerator trains.
+        host_ms : float
+            Milliseconds of a core per photo that stay with the host: augmenting, batching.
+
+        Raises
+        ------
+        ValueError
+            If no photo was counted, or a figure is out of range.
+        """
+        counted = counted.whole()
+        rates = {
+            "link": 1e3 / float(self.read_ms(counted).mean()),
+            "decode": self.decode_per_s(counted),
+            "output": self.output_gb_s * 1e9 / self.picture_bytes,
+        }
+        if host_ms and cores:
+            rates["host"] = cores * 1e3 / host_ms
+        band, photo_bytes = self.decode_band(counted), float(counted.bytes.mean())
+        return CardAnswer(self, rates, band, photo_bytes, len(counted), cpu_ms, cores, accelerator, host_ms)
+
+    # -- a job with the card -------------------------------------------------------
+
+    def trace(
+        self, counted: Counted, accelerator: Any, *, batch_size: int = 32, steps: int = 20, cores: int = 2,
+        host_ms: float = 0.0,
+    ) -> Trace:  # fmt: skip
+        """Return the timeline of a training job that this card feeds: an ordinary `Trace` whose origin is modelled.
+
+        Parameters
+        ----------
+        counted : Counted
+        accelerator : labkit.accelerators.Modelled
+            Or anything with ``name``, ``source`` and ``step_ns(batch_size)``.
+        batch_size, steps, cores : int
+        host_ms : float
+            Milliseconds of a core per photo that stay with the host. They are drawn where the host is the slowest
+            part; elsewhere they hide behind the card.
+        """
+        counted = counted.whole()
+        read_ms, kb = float(self.read_ms(counted).mean()), float(counted.bytes.mean()) / 1e3
+        output_ms = batch_size * self.picture_bytes / (self.output_gb_s * 1e6)
+        answer = self.answer(counted, cores=cores, host_ms=host_ms)
+        if answer.limit == "host":
+            output_ms = batch_size * host_ms / cores
+        # Work of the card takes no core of the host: in the simulation, the host sleeps during this work.
+        costs = Costs(
+            map={"decode": np.sort(self.decode_ms(counted))}, batch=output_ms,
+            train=accelerator.step_ns(batch_size) / 1e6, sleeps=("open", "read", "decode", "batch"),
+        )  # fmt: skip
+        # Reads run ahead, two batches are buffered.
+        knobs = Knobs(
+            batch_size=batch_size, cores=cores, map_calls=self.decoders + batch_size, threads=self.decoders,
+            cycle_length=2, prefetch=2, bandwidth_mb_s=kb / read_ms, image_kb=kb,
+        )  # fmt: skip
+        model = Model(costs, knobs, "SmartSSD, modelled", accelerator.name, accelerator.source)
+        trace = model.run(steps, warmup=4)
+        threads = trace.threads
+        for old, new in _RENAMED.items():
+            threads = tuple(Thread(thread.name.replace(old, new), thread.kind) for thread in threads)
+        drawn = f"It delivers {answer.images_per_s:,.0f} images/s; the vendor's figures allow {answer.within}."
+        assumptions = (f"The card is modelled: {self}. {drawn}", *trace.run.assumptions)
+        return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=threads)
+
+    # -- pictures --------------------------------------------------------------------
+
+    def p2p_picture(self, photo_bytes: float) -> Picture:
+        """Draw the published bandwidth of P2P reads against the size of a read, with the reader's photo marked.
+
+        Parameters
+        ----------
+        photo_bytes : float
+            Bytes of a photo, the mean of the reader's album for example.
+        """
+        rate = self.bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40))
+        note = "Line: published by the vendor, not measured here. Ring: the place of your photo on it (modelled)."
+        share = 100 * rate / max(self.p2p.values())
+        yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
+        chart = charts.lines(
+            [size / 1024 for size in self.p2p],
+            {"P2P read": list(self.p2p.values())},
+            x_label="bytes of one read (KB)",
+            y_label="GB/s",
+            title="Peer-to-peer reads, SSD to FPGA: small reads waste the link (modelled)",
+            note=f"{note} {yours}",
+            log_x=True,
+        )
+
+        def figure(look: Any) -> Any:
+            made, here = chart.figure(look.name), photo_bytes / 1024
+            made.axes[0].axvline(here, color=look.ink, linewidth=1, linestyle=":")
+            where = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": 9, "color": look.ink}
+            made.axes[0].annotate("your photo", (here, 0), parse_math=False, **where)
+            made.axes[0].plot([here], [rate], "o", markersize=11, markerfacecolor="none", color=look.ink)
+            return made
+
+        return Picture(figure, chart.title, f"{chart.alt} {yours}", chart.text)
+
+    def __str__(self) -> str:
+        """Return the figures on one line."""
+        reads = "a photo a read" if self.read_bytes is None else f"reads of {self.read_bytes / 1024:,.0f} KB"
+        many = f"{self.decoders} decoder{'s' * (self.decoders > 1)}"
+        every = f"{self.initiation_interval:g} cycle{'s' * (self.initiation_interval != 1)} a token"
+        call = f", {self.call_cycles:,.0f} cycles a photo" if self.call_cycles else ""
+        return (
+            f"SmartSSD (modelled): {many} at {self.clock_mhz:g} MHz, {every}, "
+            f"{self.idct_cycles_per_block:g} cycles a block{call}; {reads}; {self.output} pictures of "
+            f"{self.picture_bytes:,} bytes at {self.output_gb_s:g} GB/s"
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class CardAnswer:
+    """What a card would do with the reader's photos; made by `SmartSSD.answer`. All of it is modelled.
+
+    Parameters
+    ----------
+    card : SmartSSD
+    rates : dict of str to float
+        Images per second of ``link``, ``decode`` (all decoders), ``output``, and ``host`` where work stays there.
+    decode_band : (float, float)
+        The decode rate of the slowest and of the fastest reading, see `SmartSSD.decode_band`.
+    photo_bytes : float
+        Mean bytes of a photo.
+    photos : int
+        How many were counted.
+    cpu_ms, cores, accelerator, host_ms
+        As given to `SmartSSD.answer`.
+    """
+
+    card: SmartSSD
+    rates: Mapping[str, float]
+    decode_band: tuple[float, float]
+    photo_bytes: float
+    photos: int
+    cpu_ms: float | None = ranged(number, 1e-6, 1e9, default=None, optional=True)
+    cores: int | None = ranged(number, 1e-6, 1e9, default=None, optional=True)
+    accelerator: float | None = ranged(number, 1e-6, 1e9, default=None, optional=True)
+    host_ms: float = ranged(number, 0, 1e9, default=0.0)
+    __post_init__ = check_ranges
+
+    @property
+    def images_per_s(self) -> float:
+        """Images per second that the card delivers, or that the host finishes, whichever is less."""
+        return min(self.rates.values())
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """The lowest and the highest `images_per_s`, by the reading of the vendor's page."""
+        low, high = (min((self.rates | {"decode": rate}).values()) for rate in self.decode_band)
+        return low, high
+
+    @property
+    def within(self) -> str:
+        """The band in words."""
+        return _from_to(*self.band)
+
+    @property
+    def limit(self) -> str:
+        """What limits: ``link``, ``decode``, ``output`` or ``host``."""
+        return min(self.rates, key=lambda name: self.rates[name])
+
+    @property
+    def per_instance(self) -> float:
+        """Images per second that one decoder decodes, if nothing else limits."""
+        return self.rates["decode"] / self.card.decoders
+
+    @property
+    def instances_to_fill_link(self) -> int:
+        """How many decoders use up what the P2P link carries."""
+        return math.ceil(self.rates["link"] / self.per_instance - 1e-9)
+
+    @property
+    def output_rates(self) -> dict[str, float]:
+        """Images per second that the link to the host carries, by type of the picture."""
+        return {name: self.card.output_gb_s * 1e9 / self.card.changed(output=name).picture_bytes for name in DTYPES}
+
+    @property
+    def cpu_per_s(self) -> float | None:
+        """Images per second that the host prepares without the card; None without `cpu_ms` and `cores`."""
+        return None if self.cpu_ms is None or self.cores is None else self.cores * 1e3 / self.cpu_ms
+
+    @property
+    def cores_saved(self) -> tuple[float, float] | None:
+        """Cores that the job does not need any more, at the speed at which it trains: of both ends of the band.
+
+        None without `cpu_ms`.
+        """
+        if self.cpu_ms is None:
+            return None
+        most, saved = self.accelerator or math.inf, (self.cpu_ms - self.host_ms) / 1e3
+        low, high = sorted(min(rate, most) * saved for rate in self.band)
+        return low, high
+
+    @property
+    def gain(self) -> float | None:
+        """How many times faster the job trains with the card; None without `cpu_ms` and `cores`."""
+        return self._gain(self.images_per_s)
+
+    @property
+    def gain_band(self) -> tuple[float, float] | None:
+        """The `gain` at both ends of the band; None without `cpu_ms` and `cores`."""
+        return None if self.cpu_per_s is None else (self._gain(self.band[0]), self._gain(self.band[1]))
+
+    def _gain(self, images_per_s: float) -> float | None:
+        if self.cpu_per_s is None:
+            return None
+        need = self.accelerator or math.inf
+        return min(need, images_per_s) / min(need, self.cpu_per_s)
+
+    @property
+    def verdict(self) -> str:
+        """Whether offload pays, in one sentence; empty where the figures of the CPU are missing.
+
+        It pays if even the slowest reading gains `LEAST_GAIN`, and does not if even the fastest one gains less.
+        Between the two it cannot be told.
+        """
+        if self.gain_band is None:
+            return ""
+        cpu, (low, high) = self.cpu_per_s, self.gain_band
+        if self.accelerator is not None and cpu >= self.accelerator:
+            return f"Does not pay: {self.cores} cores feed the accelerator already ({cpu:,.0f} images/s)."
+        if high < LEAST_GAIN:
+            return f"Does not pay: x{high:.2f} at most is no gain."
+        gain = _from_to(low, high, "x{:.2f}")
+        if low < LEAST_GAIN:
+            return f"Cannot be told: the gain is {gain}, depending on how the vendor's figures are read."
+        return f"Pays: {gain}, {_from_to(cpu * low, cpu * high)} images/s instead of {cpu:,.0f}."
+
+    def picture(self) -> Picture:
+        """Draw the three rates, and those of the CPU and the accelerator where they are known."""
+        slow, fast = self.decode_band
+        bars = {
+            "link (P2P read)": self.rates["link"],
+            f"decode ({self.card.decoders} on the card)": [slow, self.rates["decode"], fast],
+            **{f"output, {name}": rate for name, rate in self.output_rates.items()},
+        }
+        if self.cpu_per_s is not None:
+            bars[f"{self.cores} cores without a card"] = self.cpu_per_s
+        if "host" in self.rates:
+            bars[f"{self.cores} cores, augmentation only"] = self.rates["host"]
+        if self.accelerator is not None:
+            bars["the accelerator takes"] = self.accelerator
+        whisker = "The whisker of decode goes from the slowest to the fastest reading of the vendor's page."
+        note = f"Modelled. {whisker} The limit with the card: {self.limit}. {self.verdict}".strip()
+        chart = charts.bars(bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note)
+        chart.text += f"\n{self}"
+        return chart
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """Return what a notebook shows: the picture, and the text."""
+        return self.picture()._repr_mimebundle_(include, exclude)
+
+    def __str__(self) -> str:
+        """Return every answer as some lines of text."""
+        card, link, many = self.card, self.rates["link"], self.card.decoders
+        slow, fast = self.decode_band
+        fill = [math.ceil(link * many / rate - 1e-9) for rate in (fast, slow)]
+        lines = [
+            f"{card}",
+            f"  {self.photos} photos of {self.photo_bytes / 1e3:,.0f} kB on average; in brackets: the slowest and the "
+            "fastest reading of the vendor's figures",
+            f"  one decoder      {self.per_instance:10,.0f} images/s ({_from_to(slow / many, fast / many)})",
+            *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),
+            f"  limit            {self.limit}: {self.images_per_s:,.0f} images/s ({self.within})",
+            f"  decoders to fill the link: {self.instances_to_fill_link} ({_from_to(*fill)}; "
+            f"it carries {link:,.0f} images/s)",
+            f"  output: {'; '.join(map(self._output, DTYPES))}",
+        ]
+        if self.cores_saved is not None:
+            freed = f"{self.cpu_ms - self.host_ms:.2f} ms of a core per photo"
+            stays = f", {self.host_ms:.2f} ms stay" if self.host_ms else ""
+            saved = _from_to(*self.cores_saved, "{:.1f}")
+            lines.append(f"  the CPU saves {freed}{stays}: {saved} cores at the speed of the job")
+        return "\n".join(lines + [f"  {self.verdict}"] * bool(self.verdict))
+
+    __repr__ = __str__
+
+    def _output(self, name: str) -> str:
+        size = self.card.changed(output=name).picture_bytes
+        ratio = f"{size / self.photo_bytes:.1f} x the JPEG"
+        return f"{name} {size / 1e3:,.0f} kB, {ratio}, {self.output_rates[name]:,.0f} images/s"
+
+
+def _from_to(low: float, high: float, form: str = "{:,.0f}") -> str:
+    """Return both ends of a band in words; one number where they read the same."""
+    ends = [form.format(low), form.format(high)]
+    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
+
+
+def gain_picture(
+    cards: Mapping[str, SmartSSD], counted: Counted, *, moved_ms: Sequence[float], host_ms: float, cores: int
+) -> Picture:
+    """Draw what cards gain against the work that they take over, with an accelerator that takes everything.
+
+    Parameters
+    ----------
+    cards : mapping of str to SmartSSD
+    counted : Counted
+    moved_ms : sequence of float
+        Milliseconds of a core per photo that move to the card, strictly rising.
+    host_ms : float
+        Milliseconds of a core per photo that stay with the host.
+    cores : int
+        Of the host.
+
+    Raises
+    ------
+    ValueError
+        If no photo was counted, or a figure is out of range.
+    """
+    host = {"cores": cores, "host_ms": host_ms}
+    rows: dict[str, list[list[float]]] = {}
+    for name, card in cards.items():
+        answers = [card.answer(counted, cpu_ms=ms + host_ms, **host) for ms in moved_ms]
+        rows[name] = [[answer.gain_band[0], answer.gain, answer.gain_band[1]] for answer in answers]
+    note = (
+        f"{cores} cores, {host_ms:.2f} ms of work per photo stay with them. Grey: the job is slower with the card. "
+        "The whiskers go from the slowest to the fastest reading of the vendor's figures."
+    )
+    chart = charts.lines(
+        moved_ms, rows, x_label="ms of a core per photo that move to the card", y_label="times faster with the card",
+        title="What a card gains (modelled)", note=note, log_x=True,
+    )  # fmt: skip
+
+    def figure(look: Any) -> Any:
+        made = chart.figure(look.name)
+        made.axes[0].axhspan(0, 1, color=look.line, alpha=0.2, zorder=0)
+        return made
+
+    return Picture(figure, chart.title, chart.alt, chart.text)

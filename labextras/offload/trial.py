@@ -1,0 +1,306 @@
+"""A kernel that may do anything is tried in a child process: the notebook survives it and reports what happened.
+
+OpenCL has no way to interrupt a kernel, and on a CPU a kernel can write wherever its process can. So a kernel that a
+reader has just written runs in a process of its own, `labextras.offload.trial_child`. The process is kept for the next
+trial, and ends with this process. It sends back only JSON and the bytes of arrays: a kernel may have overwritten its
+memory, so no pickled object of it is loaded.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import importlib.util
+import json
+import os
+import re
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from multiprocessing import connection
+from typing import Any
+
+import numpy as np
+
+from labextras.offload.opencl import drivers
+from labextras.offload.opencl.devices import Device, NoDevice
+from labkit.common import processes
+from labkit.common.numbers import number, whole
+from labkit.timeline.trace import Span, Trace
+
+#: So much of what the compiler, the kernel and the driver print is kept.
+LOG_BYTES = 20_000
+
+#: Larger arguments take seconds to copy, before the kernel even runs.
+_ARGUMENT_BYTES = 256_000_000
+
+
+@dataclass(frozen=True, eq=False)
+class Tried:
+    """The result of a trial.
+
+    Parameters
+    ----------
+    ok : bool
+        The kernel ran to its end, wrote only into its arguments, and no memory near them changes its results. Whether
+        the results are right is not known here.
+    text : str
+        One sentence: what happened.
+    outputs : dict
+        Every array that the kernel may write to (its pointer is not ``const``), by the name of its parameter.
+        Empty unless `ok`.
+    log : str
+        What the compiler, the kernel's ``printf`` and the driver printed.
+    spans : Trace or None
+        Copies and the kernel on the host's clock.
+    """
+
+    ok: bool
+    text: str
+    outputs: dict[str, np.ndarray] = field(default_factory=dict)
+    log: str = ""
+    spans: Trace | None = None
+
+    def __repr__(self) -> str:
+        """Return the sentence, and the compiler's messages where there are some."""
+        return self.text if self.ok or not self.log else f"{self.text}\n{self.log}"
+
+    __str__ = __repr__
+
+
+def try_kernel(
+    source: str, name: str, arguments: Sequence[Any], size: Sequence[int] | int, *,
+    local: Sequence[int] | int | None = None, limit_s: float = 10, device: Device | None = None,
+) -> Tried:  # fmt: skip
+    """Compile a kernel and run it in a child process, so that it cannot harm this one.
+
+    It runs from the same state three times, with other bytes around its arrays. So a read up to 64 KiB outside of an
+    array is found if the result depends on it, and a write there is always found. Reads and writes of memory further
+    away, if it belongs to the process, are not found, and neither is a read whose value makes no difference. The result
+    of the first run counts. If results differ from run to run for another reason, or if there is no time for more runs,
+    `Tried.text` says that reads were not looked for.
+
+    Parameters
+    ----------
+    source : str
+        OpenCL C.
+    name : str
+        The kernel in it.
+    arguments : sequence of ndarray or number
+        One for each parameter, in order: an array for a pointer, a number else. An array's dtype must be that of the
+        parameter. Nothing here is changed: what the kernel writes comes back in `Tried.outputs`. At most 256 MB in
+        all: each run copies them.
+    size, local : int or sequence of int
+        Work-items, and work-items of a group, in up to three dimensions.
+    limit_s : float
+        Seconds for everything, the copying of the arguments included; the answer comes at most 2 seconds later.
+    device : Device, optional
+        Of `labextras.offload.devices`; by default the first one.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an argument of *this* function is not possible. Faults of the kernel are reported in the result.
+    NoDevice
+        If pyopencl is not installed.
+    """
+    if importlib.util.find_spec("pyopencl") is None:
+        raise NoDevice(f"pyopencl is not installed here; {drivers.remedy()}")
+    if not isinstance(source, str) or not isinstance(name, str):
+        raise TypeError(f"source and name must be text, got {type(source).__name__} and {type(name).__name__}")
+    limit_s = number("limit_s", limit_s, above=0, unit="of seconds")
+    stray = re.search("[\ud800-\udfff]", source)
+    if stray:
+        line = source.count("\n", 0, stray.start()) + 1
+        return Tried(False, f"line {line} of the source holds {stray[0]!a}, half of a character: type that place again")
+    arrays = [_array(place, value) for place, value in enumerate(arguments)]
+    total = sum(array.nbytes for array in arrays)
+    if total > _ARGUMENT_BYTES:
+        raise ValueError(f"the arguments take {total / 1e6:,.0f} MB; allowed: {_ARGUMENT_BYTES / 1e6:.0f} MB in all")
+    job = {
+        "deadline": time.monotonic() + limit_s,
+        "source": source,
+        "name": name,
+        "size": _sizes("size", size),
+        "local": None if local is None else _sizes("local", local),
+        "device": None if device is None else [device.platform, device.name, device.owner],
+    }
+    with _lock:
+        # A child ends with the thread that started it: that is no fault of this kernel.
+        return _child().run(job, arrays, limit_s) or _child().run(job, arrays, limit_s, again=True)
+
+
+def _array(place: int, value: Any) -> np.ndarray:
+    """Return an argument as it is sent: a number becomes an array without dimensions."""
+    if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
+        raise TypeError(f"argument {place} is a {type(value).__name__}; allowed: NumPy arrays and numbers")
+    array = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"argument {place} is an array of {array.dtype}; allowed: integers and floats")
+    return array
+
+
+def _sizes(name: str, value: Any) -> list[int]:
+    values = [value] if np.ndim(value) == 0 else list(value)
+    if not 1 <= len(values) <= 3:
+        raise ValueError(f"{name} is {value!r}; allowed: one to three numbers")
+    return [whole(name, each, 1, 2**31 - 1, other="in up to three dimensions") for each in values]
+
+
+def send(to: connection.Connection, message: dict[str, Any], arrays: Sequence[np.ndarray] = ()) -> None:
+    """Send a message as JSON, and the bytes of contiguous arrays after it."""
+    heads = [[array.dtype.str, array.shape] for array in arrays]
+    to.send_bytes(json.dumps(message | {"arrays": heads}).encode())
+    for array in arrays:
+        to.send_bytes(array.reshape(-1).view(np.uint8))
+
+
+def receive(sender: connection.Connection) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Return a message and its arrays; raises EOFError at the end, ValueError or TypeError if it is none."""
+    message = json.loads(sender.recv_bytes())
+    arrays = [np.empty(shape, dtype) for dtype, shape in message.pop("arrays")]
+    for array in arrays:
+        sender.recv_bytes_into(array.reshape(-1).view(np.uint8))
+    return message, arrays
+
+
+class _Child:
+    """A fresh interpreter that waits for kernels; everything that it prints goes into a file."""
+
+    def __init__(self) -> None:
+        drivers.prepare()
+        self.log = tempfile.TemporaryFile()
+        self.owner = os.getpid()
+        self.ready = False
+        self.process, self.connection = processes.linked("labextras.offload.trial_child", log=self.log)
+
+    def usable(self) -> bool:
+        """Return True if this process started the child, and the child still runs."""
+        return self.owner == os.getpid() and self.process.poll() is None
+
+    def run(self, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float, again: bool = False) -> Tried | None:
+        """Do a job in the child; this returns soon after its deadline, even if the kernel never ends.
+
+        None if the child was killed from outside, and this is not the second try, `again`.
+        """
+        self.log.seek(0)
+        self.log.truncate()
+        late = threading.Event()
+        limit = threading.Timer(max(0.0, job["deadline"] - time.monotonic()), lambda: (late.set(), self.end()))
+        limit.start()
+        stage = "start"
+        # The process ends, or what it sends is no message any more, after a kernel has overwritten it.
+        with contextlib.suppress(Exception):
+            try:
+                if not self.ready:
+                    receive(self.connection)
+                self.ready, stage = True, "copy"
+                send(self.connection, job, arrays)
+                while stage != "done":
+                    answer, outputs = receive(self.connection)
+                    stage = answer["stage"]
+            finally:  # also where the reader interrupts: the kernel cannot be left running
+                limit.cancel()
+                if stage != "done":
+                    self.end()
+        self.log.seek(0)
+        printed = self.log.read(LOG_BYTES).decode(errors="replace").strip()
+        if stage != "done" and late.is_set():
+            return Tried(False, _late(stage, job, arrays, limit_s), log=printed)
+        if stage != "done":
+            code = self.process.returncode
+            killed = code == -signal.SIGKILL and not again
+            return None if killed else Tried(False, _crashed(code, stage, job), log=printed)
+        if answer["retire"]:
+            self.end()
+        spans = [Span(*row) for row in answer["spans"]]
+        trace = Trace.from_spans(spans, {span.thread: "device" for span in spans}, **answer["run"]) if spans else None
+        log = "\n".join(filter(None, (answer["log"], printed)))[:LOG_BYTES]
+        return Tried(answer["ok"], answer["text"], dict(zip(answer["outputs"], outputs, strict=True)), log, trace)
+
+    def end(self) -> None:
+        """Kill it with all that it started."""
+        if self.owner != os.getpid():
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+#: The usual reason for a signal.
+_SIGNALS = {
+    "SIGFPE": "it divides a whole number by zero",
+    "SIGILL": "it reached a place that the compiler takes for impossible",
+    "SIGKILL": "the system stopped it, perhaps because memory ran out",
+    "SIGXFSZ": "it prints without an end",
+}
+_OUTSIDE = "it reads or writes outside of its arrays, or its private arrays are larger than the stack of a work-item"
+_BARRIER = "a barrier that not every work-item of a group reaches"
+_RECURSION = "a function that calls itself, which OpenCL C does not allow"
+_PRINTING = "more printing than there is time for"
+
+
+def _late(stage: str, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float) -> str:
+    name, total = job["name"], sum(array.nbytes for array in arrays)
+    why = ["a loop without an end", *_suspects(job["source"], printing=True)]
+    sentences = {
+        "start": f"the process that tries kernels did not start within {limit_s:g} s: this machine is busy, try again",
+        "copy": f"{limit_s:g} s were not enough to copy the arguments of {name}, {total / 1e6:,.1f} MB, and back",
+        "compile": f"{name} was not compiled within {limit_s:g} s",
+        "run": f"{name} was still running after {limit_s:g} s and was stopped: {', or '.join(why)}",
+        "again": f"{name} ended, but was still running after {limit_s:g} s with other values around its arrays: "
+        "it reads outside of its arrays",
+    }
+    return sentences[stage]
+
+
+def _crashed(code: int, stage: str, job: dict[str, Any]) -> str:
+    name, what = job["name"], signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    if stage == "start":
+        return f"the process that tries kernels ended before it began ({what}); `labkit doctor` says more"
+    if stage == "compile":
+        return f"the compiler crashed on {name} ({what})"
+    why = [_SIGNALS[what]] if what in _SIGNALS else [_OUTSIDE, *_suspects(job["source"])]
+    return f"{name} crashed its process ({what}): {', or '.join(why)}"
+
+
+def _suspects(source: str, printing: bool = False) -> list[str]:
+    """Return other possible reasons for a kernel that crashes or does not end, judged by its source."""
+    code = re.sub(r"//[^\n]*|/\*.*?\*/|\"(\\.|[^\"\\\n])*\"", " ", source, flags=re.DOTALL)
+    found = [_BARRIER] if re.search(r"\bbarrier\s*\(", code) else []
+    found += [_RECURSION] if _recursive(code) else []
+    return found + ([_PRINTING] if printing and re.search(r"\bprintf\s*\(", code) else [])
+
+
+def _recursive(code: str) -> bool:
+    """Return True if a function of a source without comments calls itself, directly or through others."""
+    parts = re.split(r"\b(?!(?:if|for|while|switch)\b)(\w+)\s*\([^(){};]*\)\s*\{", code)
+    bodies = dict(zip(parts[1::2], parts[2::2], strict=True))
+    calls = {name: {other for other in bodies if re.search(rf"\b{other}\s*\(", body)} for name, body in bodies.items()}
+    # A function that calls none of the others is no part of a circle; without circles, all go in the end.
+    while leaves := [name for name, called in calls.items() if not called & calls.keys()]:
+        for name in leaves:
+            del calls[name]
+    return bool(calls)
+
+
+_lock = threading.Lock()
+_kept: list[_Child] = []
+
+
+def _child() -> _Child:
+    """Return the child that is kept, or a new one."""
+    if _kept and not _kept[0].usable():
+        _stop()
+    if not _kept:
+        _kept.append(_Child())
+    return _kept[0]
+
+
+@atexit.register
+def _stop() -> None:
+    while _kept:
+        _kept.pop().end()

@@ -1,0 +1,464 @@
+"""Explorers: the same position always gives the same answer, and everybody gets it, with a widget or without."""
+
+from __future__ import annotations
+
+import json
+import re
+from html import unescape
+
+import nbformat
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from IPython.core.formatters import DisplayFormatter
+
+from execution import execute
+from labcourse import explorers
+from labcourse.explorers import answers
+from labcourse.explorers.front_end import MODULE
+from labcourse.explorers.panel import ExplorerPanel, TimelinePanel
+from labextras.cluster import capacity
+from labkit import simulate
+from labkit.common import palette
+from labkit.timeline.timeline import Timeline
+
+NOTEBOOKS = [f"{number:02d}" for number in range(8)]
+BUTTONS = [(name, label) for name, sheet in explorers.SHEETS.items() for label in sheet.positions]
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@st.composite
+def places(draw, names=tuple(NOTEBOOKS)):
+    """An explorer, and a position of all its sliders."""
+    sheet = explorers.SHEETS[draw(st.sampled_from(names))]
+    return sheet.name, {c.name: draw(st.sampled_from(c.values)) for c in sheet.controls}
+
+
+#: One thread fills 32 files in turn, and a step of one image takes 1 ms: they come at once, then none for long.
+BURSTS = ("03", {"cycle_length": 32, "latency_ms": 0, "bandwidth_mb_s": 10, "threads": 1, "straggler": 1,
+                 "order": "in order", "train_ms": 1, "batch_size": 1})  # fmt: skip
+#: Eight calls share one core: when a short window begins, eight images are nearly made.
+BEGUN = ("04", {"calls": 8, "cores": 1, "work_ms": 1, "train_ms": 0.5, "batch_size": 1})
+
+
+def go(panel, position):
+    """Move sliders as the browser does: all at once, by their places."""
+    panel.places = panel.explorer.places(panel.position | position)
+
+
+def test_there_is_one_explorer_for_each_of_the_notebooks_00_to_07():
+    assert list(explorers.SHEETS) == NOTEBOOKS
+    assert all(explorers.SHEETS[n].name == n for n in NOTEBOOKS)
+
+
+@settings(max_examples=60)
+@given(places())
+@example(place=BURSTS)
+@example(place=BEGUN)
+def test_a_pipeline_is_never_faster_than_the_ideal(place):
+    name, position = place
+    answer = explorers.explore(name).answer(**position)
+    best = answer.ideal
+    assert best.rate == min(best.fetch, best.prep, best.train)
+    assert best.together <= best.rate * (1 + 1e-9)
+    varies = position.get("spread") or position.get("straggler", 1) > 1 or 0 < position.get("hit_share", 0) < 1
+    if not varies:  # costs that vary have a mean of their own in a short window
+        # Work from before the window is taken in it: one image of each thread, and a buffer.
+        threads = sum(lane.kind == "pipeline" for lane in answer.timeline.lanes)
+        begun = threads / (answer.timeline.span_ns / 1e9)
+        assert answer.timeline.images_per_s <= 1.1 * best.together + begun
+
+
+@pytest.mark.parametrize(
+    ("changes", "fetch", "prep", "train", "limit"),
+    [
+        ({}, 500, 200, 400, "preparation (P), its one thread"),
+        ({"map_calls": 2, "cycle_length": 8}, 4000, 500, 400, "the accelerator (G)"),
+        ({"map_calls": 2, "cycle_length": 8, "accelerators": 4}, 4000, 500, 1600, "preparation (P), its calls"),
+        ({"map_calls": 2, "cycle_length": 8, "bandwidth_mb_s": 10.0}, 100, 500, 400, "fetch (F)"),
+        ({"map_calls": 8, "threads": 8, "accelerators": 4}, 4000, 1000, 1600, "its one thread that makes batches"),
+        ({"map_calls": 8, "cores": 1, "accelerators": 4}, 500, 200, 1600, "preparation (P), its cores"),
+        ({"cache_hit": 1.0}, float("inf"), 200, 400, "preparation (P), its one thread"),
+    ],
+)
+def test_the_three_rates_are_those_on_paper(changes, fetch, prep, train, limit):
+    costs = simulate.Costs(open=1.0, read=1.0, map={"decode": 3.0, "resize": 1.0}, batch=16.0, train=40.0)
+    best = answers.ideal(costs, simulate.Knobs(**{"batch_size": 16, "cores": 16} | changes))
+    assert (best.fetch, best.prep, best.train) == pytest.approx((fetch, prep, train))
+    assert limit in best.limit
+
+
+@pytest.mark.parametrize(("name", "label"), BUTTONS)
+def test_every_button_leads_to_a_modelled_run_and_its_figures_in_words(name, label):
+    answer = explorers.explore(name).answer(label)
+    timeline = answer.timeline
+    assert answer.trace.run.origin == "modelled"
+    rate = timeline.images_per_s
+    assert f"{f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}'} images/s (modelled)" in answer.headline
+    assert re.search(
+        r"busy .*%, step time .* ms, .* images/s \(modelled\)\. The most that each part could do alone, in images/s: "
+        r"fetch \(F\) .*, preparation \(P\) .*, the accelerator \(G\) .*\. The lowest number limits the job: ",
+        answer.headline,
+    )
+    assert f"limited by {answer.ideal.limit}" in answer.headline
+
+
+def test_the_four_timelines_of_the_seeds_are_four_buttons_of_notebook_00():
+    explorer = explorers.explore("00")
+    one, ahead, many, several = (explorer.answer(label) for label in explorer.sheet.positions)
+    assert (one.knobs.map_calls, one.knobs.prefetch, one.knobs.accelerators) == (1, 0, 1)
+    assert (ahead.knobs.map_calls, ahead.knobs.accelerators) == (1, 1)
+    assert ahead.knobs.prefetch > 0
+    assert many.knobs.map_calls > 1
+    assert several.knobs.map_calls > 1
+    assert several.knobs.accelerators > 1
+    speeds = [a.timeline.images_per_s for a in (one, ahead, many, several)]
+    assert speeds == sorted(speeds)
+    assert speeds[0] < 0.9 * speeds[1] < 0.5 * speeds[2] < 0.5 * speeds[3]
+    assert one.timeline.busy < ahead.timeline.busy < 0.5 < 0.9 < many.timeline.busy
+
+
+@pytest.mark.parametrize(
+    ("name", "slow", "quick"),
+    [
+        ("01", {"open_ms": 30}, {"open_ms": 0.1}),
+        ("02", {"spread": 2, "prefetch": 1}, {"spread": 2, "prefetch": 8}),
+        ("03", {"cycle_length": 1}, {"cycle_length": 16}),
+        ("03", {"straggler": 10, "cycle_length": 16}, {"straggler": 10, "cycle_length": 16, "order": "any order"}),
+        ("03", {"bandwidth_mb_s": 10, "cycle_length": 16}, {"bandwidth_mb_s": 3000, "cycle_length": 16}),
+        ("04", {"calls": 8, "cores": 2}, {"calls": 8, "cores": 8}),
+        ("04", {"calls": 1, "cores": 8}, {"calls": 8, "cores": 8}),
+        ("05", {"place": "none"}, {"place": "after read"}),
+        ("05", {"place": "after read"}, {"place": "after resize"}),
+        ("05", {"place": "after resize", "hit_share": 0.35}, {"place": "after resize", "hit_share": 1.0}),
+        ("06", {"form": "map, then batch"}, {"form": "batch, then map"}),
+        ("07", {"image_kb": 690, "decode_ms": 0, "bandwidth_mb_s": 50}, {"image_kb": 115, "bandwidth_mb_s": 50}),
+        ("07", {"image_kb": 115, "bandwidth_mb_s": 3000}, {"image_kb": 690, "decode_ms": 0, "bandwidth_mb_s": 3000}),
+    ],
+)
+def test_each_explorer_shows_the_effect_that_its_notebook_is_about(name, slow, quick):
+    explorer = explorers.explore(name)
+    assert explorer.answer(**quick).faster_than(explorer.answer(**slow)) > 1.2
+
+
+def test_batching_first_gains_nothing_on_photos():
+    explorer = explorers.explore("06", work_us=4000)
+    gain = explorer.answer(form="batch, then map").faster_than(explorer.answer(form="map, then batch"))
+    assert 0.98 < gain < 1.05
+
+
+@settings(max_examples=15)
+@given(places(), places())
+def test_an_answer_depends_on_the_position_and_on_nothing_before_it(place, other):
+    name, position = place
+    used, fresh = explorers.explore(name), explorers.explore(name)
+    if other[0] == name:
+        used.answer(**other[1])
+    a, b = used.answer(**position), fresh.answer(**position)
+    assert a.headline == b.headline
+    assert str(a.timeline) == str(b.timeline)
+
+
+@pytest.mark.sample(4)
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
+    explorer = explorers.explore(name)
+    panel = TimelinePanel(explorer)
+    assert panel.reply["words"] == explorer.first.headline
+    for position in explorer.positions.values():
+        go(panel, position)
+        assert panel.position == explorer.start | position
+        shown = explorer.answer(**panel.position)
+        words = panel.reply["words"]
+        assert words.startswith(shown.headline)
+        changed = [c for c in explorer.controls if panel.position[c.name] != explorer.start[c.name]]
+        assert all(f"{c.label}: {c.text(panel.position[c.name])}" in words for c in changed)
+        assert str(shown.timeline) in str(panel.timeline)
+    *others, last = panel.places
+    panel.places = [*others, last + 1 if last == 0 else last - 1]
+    shown = explorer.answer(**panel.position)
+    assert panel.reply["words"].startswith(shown.headline)
+    assert "times the images/s of the opening position" in panel.reply["words"]
+    go(panel, explorer.start)
+    assert panel.reply["words"] == explorer.first.headline, "and back again"
+
+
+def test_a_button_that_moves_several_sliders_answers_once():
+    explorer = explorers.explore("00")
+    panel = TimelinePanel(explorer)
+    answers = []
+    panel.observe(answers.append, "reply")
+    go(panel, list(explorer.positions.values())[-1])
+    assert len(answers) == 1
+
+
+def test_every_position_gets_an_answer_of_its_own_even_where_the_words_are_equal():
+    panel = ExplorerPanel(explorers.scale("DGX-1V"))
+    answers = []
+    panel.observe(answers.append, "reply")
+    go(panel, {"hosts": 64})
+    go(panel, {"shards": 1})
+    first, second = (change["new"] for change in answers)
+    assert first["words"] == second["words"]
+    assert second["places"] == panel.places
+
+
+@pytest.mark.browser
+def test_a_widget_whose_kernel_is_gone_asks_to_run_the_cell_again(chromium):
+    """A real browser and the state of a real panel; a model without a kernel keeps what is set and answers nothing."""
+    panel = TimelinePanel(explorers.explore("02"))
+    state = json.dumps({"html": panel.html, "spec": panel.spec, "places": panel.places, "reply": panel.reply})
+    source = MODULE.read_text(encoding="utf-8").replace("export default { render };", "window.render = render;")
+    page = chromium.new_page()
+    page.clock.install()
+    page.set_content("<!doctype html><title>t</title><div id='here'></div>")
+    page.add_script_tag(content=source.replace("export function", "function"))
+    page.evaluate(f"""() => {{ const state = {state}, handlers = {{}};
+      window.model = {{ get: (k) => state[k], save_changes: () => {{}}, off: () => {{}},
+        on: (what, then) => {{ handlers[what] = then; }},
+        set: (k, v) => {{ state[k] = v; handlers['change:' + k]?.(); }} }};
+      render({{ model, el: document.getElementById('here') }}); }}""")
+    status, first = page.get_by_role("status"), panel.reply["words"]
+    page.get_by_role("button").nth(1).click()
+    page.clock.run_for(9_000)
+    assert status.text_content() == first
+    page.clock.run_for(2_000)
+    assert status.text_content().endswith("run this cell again. The picture shows the last answer.")
+    page.get_by_role("button").nth(2).click()
+    page.evaluate("model.set('reply', { ...model.get('reply'), words: 'late' })")
+    page.clock.run_for(60_000)
+    assert status.text_content() == "late", "an answer ends the wait"
+    page.close()
+
+
+def test_the_opening_position_can_be_shown_above_the_current_one():
+    explorer = explorers.explore("02")
+    panel = TimelinePanel(explorer)
+    go(panel, explorer.positions["prefetch(1)"])
+    panel.compare.value = True
+    both = str(panel.timeline)
+    assert str(explorer.first.timeline) in both
+    assert str(explorer.answer("prefetch(1)").timeline) in both
+    panel.compare.value = False
+    assert str(explorer.first.timeline) not in str(panel.timeline)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_slider_has_a_label_and_values_with_units(name):
+    explorer = explorers.explore(name)
+    panel = TimelinePanel(explorer)
+    for control, words in zip(explorer.controls, panel.spec["sliders"], strict=True):
+        assert f'aria-label="{control.label}"' in panel.html
+        assert len(set(words)) == len(words), "two values that read alike cannot be told apart"
+        unit = control.unit[:3].replace("MB/", "B/s")
+        assert all(unit in text or text == "no limit" for text in words)
+        assert all(len(text) <= 10 for text in words) or control.in_words, "a slider has room for ten signs"
+    assert 'aria-live="polite"' in panel.html
+    tips = re.findall(r'<button type="button" title="([^"]+)">([^<]+)</button>', panel.html)
+    assert [unescape(label) for _, label in tips] == list(explorer.positions)
+    assert [unescape(tip) for tip, _ in tips] == [explorer.words(p) for p in explorer.positions.values()]
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    "make", [lambda n=n: explorers.explore(n) for n in NOTEBOOKS] + [lambda: explorers.scale("DGX-2"), explorers.fleet]
+)
+def test_without_widgets_there_is_a_picture_and_its_text(make):
+    explorer = make()
+    data, metadata = explorer._repr_mimebundle_()
+    assert data["image/png"]
+    assert metadata["image/png"]["alt"]
+    assert explorer.picture.html() in data["text/html"].replace(re.search("\n<figcap.*", data["text/html"])[0], "")
+    assert "run this cell" in data["text/html"]
+    assert data["text/plain"] == str(explorer) == repr(explorer) == repr(make())
+    assert " at 0x" not in repr(explorer)
+    in_a_terminal = DisplayFormatter()
+    in_a_terminal.ipython_display_formatter.enabled = False
+    assert set(in_a_terminal.format(explorer, include=["text/plain"])[0]) == {"text/plain"}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_the_static_picture_has_a_row_for_every_button_with_its_busy_share(name):
+    explorer = explorers.explore(name)
+    figure = explorer.picture.figure()
+    shown = [(text.get_text(), round(text.get_position()[1], 6)) for text in figure.texts]
+    heights = dict(shown)
+    for label in explorer.positions:
+        (row,) = [words for words, y in shown if y == heights[label] and words != label]
+        assert row.startswith(f"{explorer.answer(label).timeline.busy:.0%} busy, ")
+        assert label in explorer.picture.alt
+        assert label in str(explorer)
+    assert "as opened" not in heights
+    assert "Assumptions:" in str(explorer)
+
+
+def test_an_explorer_that_is_opened_beside_its_buttons_has_a_row_for_that_too():
+    explorer = explorers.explore("02", work_ms=7.5, prefetch=4)
+    shown = [text.get_text() for text in explorer.picture.figure().texts]
+    assert shown.index("as opened") < shown.index("no prefetch")
+
+
+def test_idle_time_of_the_static_picture_has_the_colour_of_idle_time():
+    from matplotlib.colors import to_hex
+
+    explorer = explorers.explore("01")
+    for look in palette.THEMES.values():
+        axes = explorer.picture.figure(look.name).axes[0]
+        colors = [to_hex(c) for collection in axes.collections for c in collection.get_facecolor()]
+        assert colors.count(look.gap) == len(explorer.positions)
+
+
+@pytest.mark.long
+def test_a_notebook_that_is_run_without_touching_a_slider_stores_picture_text_and_widget(tmp_path):
+    cells = ["from labcourse import explorers", "explorers.explore('00')", "explorers.scale('DGX-2')"]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
+    execute(notebook, "explorers", tmp_path, timeout_s=120)
+    for cell in notebook.cells[1:]:
+        picture, live = cell.outputs
+        assert {"text/html", "image/png", "text/plain"} == set(picture.data)
+        assert set(live.data) == {"text/plain", VIEW}, "below its picture, which it hides while it is alive"
+
+
+def test_a_measured_run_sets_the_sliders():
+    costs = simulate.Costs(read=4.0, map={"decode": 6.0, "resize": 1.0}, batch=2.0, train=123.0)
+    trace = simulate.run(costs, simulate.Knobs(batch_size=24, cores=4), steps=12)
+    explorer = explorers.explore("01", trace=trace)
+    assert explorer.start["train_ms"] == pytest.approx(123, rel=0.01)
+    assert explorer.start["batch_size"] == 24
+    assert explorer.start["open_ms"] + explorer.start["read_ms"] == pytest.approx(4, rel=0.05)
+    measured = Timeline(trace)
+    assert explorer.first.timeline.step_ms == pytest.approx(measured.step_ms, rel=0.05)
+    assert TimelinePanel(explorer).position["batch_size"] == 24
+    with pytest.raises(TypeError, match=r"trace is a Timeline; allowed: the Trace that labkit\.record returns"):
+        explorers.explore("01", trace=measured)
+    assert explorers.explore("01", trace=trace, train_ms=5).start["train_ms"] == 5
+
+
+def test_a_run_beyond_the_sliders_makes_them_longer():
+    costs = simulate.Costs(map={"decode": 44.0}, train=900.0)
+    trace = simulate.run(costs, simulate.Knobs(batch_size=96), steps=4)
+    explorer = explorers.explore("02", trace=trace)
+    opened = {name: explorer.start[name] for name in ("batch_size", "train_ms", "work_ms")}
+    assert opened == pytest.approx({"batch_size": 96, "train_ms": 900, "work_ms": 44})
+    assert explorer.answer(**opened).headline == explorer.first.headline
+    with pytest.raises(ValueError, match=r"train_ms is 1000; allowed: a number from 0\.2 to 900"):
+        explorer.answer(train_ms=1000)
+
+
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_a_real_recording_opens_every_explorer(name, recorded):
+    explorer = explorers.explore(name, trace=recorded)
+    panel = TimelinePanel(explorer)
+    assert panel.position == explorer.start
+    trained_ms = recorded.where(recorded.select("train", kind="consumer")).duration_ns / 1e6
+    assert 0.95 * trained_ms.min() < explorer.start["train_ms"] < 1.05 * trained_ms.max()
+    for position in explorer.positions.values():
+        go(panel, position)
+
+
+@pytest.fixture(scope="module")
+def recorded(album):
+    import tensorflow as tf
+
+    import labkit
+    from labkit.recording import accelerators
+
+    def load(path, label):
+        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
+        return tf.image.resize(tf.image.convert_image_dtype(image, tf.float32), [64, 64]), label
+
+    dataset = album.files().repeat().map(load).batch(8)
+    return labkit.record(dataset, accelerators.modelled(step_ms=20), steps=6)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("make", "planned", "preset"),
+    [(explorers.scale, capacity.plan, name) for name in capacity.PRESETS]
+    + [(explorers.fleet, capacity.simulate, name) for name in capacity.FLEETS],
+)
+def test_the_planning_explorers_show_what_is_planned(make, planned, preset):
+    explorer = make()
+    panel = ExplorerPanel(explorer)
+    go(panel, explorer.positions[preset])
+    plan = planned(preset)
+    assert panel.reply["words"] == f"{plan.headline()} {plan.advice}"
+    assert plan.source in panel.reply["details"], "a button of a preset shows its sources"
+    assert panel.reply["pictures"].count("<figure") == 2
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", ["failure_hours", "price_per_hour", "worker_price_per_hour", "watts", "worker_watts"])
+def test_what_a_fleet_does_not_have_has_no_slider(name):
+    explorer = explorers.fleet(**{name: None})
+    assert name not in explorer.start
+    moved = explorer.answer(explorer.start | {"workers": 4})
+    assert (moved.setting.workers, getattr(moved.setting, name)) == (4, None)
+    panel = ExplorerPanel(explorer)
+    go(panel, explorer.positions["64 accelerators"])
+    assert panel.reply["words"].startswith("64 accelerators on 8 hosts")
+
+
+def test_a_fleet_without_a_preset_opens_at_the_defaults():
+    explorer = explorers.fleet(None)
+    assert str(explorer) == str(capacity.simulate())
+    assert {"price_per_hour", "failure_hours"}.isdisjoint(explorer.start)
+
+
+def test_a_fleet_that_is_opened_with_a_seed_keeps_it_when_a_slider_moves():
+    explorer = explorers.fleet("8 accelerators", seed=5, step_spread=0.1)
+    assert explorer.answer(explorer.start | {"workers": 4}).seed == 5
+
+
+@pytest.mark.long
+def test_a_position_in_which_no_epoch_ends_is_answered_with_words_and_pictures():
+    explorer = explorers.fleet("1,000 accelerators", failure_hours=10)
+    reply = explorer.reply(explorer.start)
+    assert "An epoch never ends: the job always fails before it reaches a checkpoint." in reply.words
+    assert reply.shown()["pictures"].count("<figure") == 2
+
+
+def test_a_picture_that_cannot_be_drawn_is_told_as_a_plan_that_is_none(monkeypatch):
+    def refuses(self):
+        raise ValueError("nothing can be drawn")
+
+    explorer = explorers.scale("DGX-1V")
+    monkeypatch.setattr(capacity.CapacityPlan, "stall", refuses)
+    assert explorer.reply(explorer.start).shown()["words"] == "No plan: nothing can be drawn."
+
+
+@pytest.mark.long
+def test_two_planning_sliders_that_do_not_fit_are_told_and_not_changed():
+    panel = ExplorerPanel(explorers.scale("DGX-1V"))
+    go(panel, {"hosts": 64})
+    assert "No plan: hosts is 64, more than the 8 accelerators" in panel.reply["words"]
+    assert panel.position["hosts"] == 64
+    go(panel, {"accelerators": 64})
+    assert panel.reply["words"].startswith("64 accelerators on 64 hosts")
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: explorers.explore("08"), r"explorer is '08'; allowed: 00, 01, 02"),
+        (lambda: explorers.explore(2), r"explorer is 2; allowed"),
+        (lambda: explorers.explore("02", position="no"), r"position is 'no'; allowed: no prefetch, prefetch\(1\)"),
+        (lambda: explorers.explore("02", depth=2), r"there is no slider 'depth'; allowed: prefetch, spread"),
+        (
+            lambda: explorers.explore("02", prefetch=99),
+            r"prefetch is 99; allowed: a whole number from 0 to 16 \(batches\)",
+        ),
+        (lambda: explorers.explore("02", prefetch=1.5), r"prefetch is 1\.5; allowed: a whole number"),
+        (lambda: explorers.explore("02", prefetch=True), r"prefetch is True; allowed"),
+        (lambda: explorers.explore("02", train_ms=float("nan")), r"train_ms is nan; allowed"),
+        (lambda: explorers.explore("05", place="attic"), r"place is 'attic'; allowed: none, after read"),
+        (lambda: explorers.explore("02").answer("no"), r"position is 'no'; allowed"),
+        (lambda: explorers.explore("02").answer(spread="much"), r"spread is 'much'; allowed: a number from 0 to 3"),
+        (lambda: explorers.scale("DGX-3"), r"preset is 'DGX-3'; allowed"),
+    ],
+)
+def test_what_is_no_position_is_refused_in_one_sentence(call, words):
+    with pytest.raises(ValueError, match=words) as error:
+        call()
+    assert "\n" not in str(error.value)

@@ -1,0 +1,104 @@
+"""The drawing of an idea: few blocks with words inside, nothing overlaps, and the text says what is drawn."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import pytest
+from matplotlib.patches import Rectangle
+from matplotlib.text import Text
+
+import labcourse
+from labcourse import ideas
+from labkit.common.palette import THEMES
+
+NOTEBOOKS = {f"{number:02d}" for number in range(15)}
+NOTEBOOKS |= {"04b", "07b", "07c", "08b", "08.card", "08.interval", "11b", "11c", "11d", "11e", "11f", "12b"}
+NOTEBOOKS |= {"13b", "14b", "16"}
+
+
+def drawn(figure):
+    """Return the words of a figure with their boxes, and the boxes and colours of its blocks."""
+    renderer = figure.canvas.get_renderer()
+    texts = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip()]
+    blocks = [a for a in figure.findobj(Rectangle) if a is not figure.patch and a.axes is None and a.figure is figure]
+    blocks = [b for b in blocks if b in figure.artists]
+    return (
+        [(t.get_text(), t.get_window_extent(renderer)) for t in texts],
+        [(b.get_window_extent(renderer), b.get_facecolor()) for b in blocks],
+    )
+
+
+def inside(inner, outer):
+    return outer.x0 <= inner.x0 and inner.x1 <= outer.x1 and outer.y0 <= inner.y0 and inner.y1 <= outer.y1
+
+
+def overlap(one, other):
+    wide = min(one.x1, other.x1) - max(one.x0, other.x0)
+    return wide > 0.5 and min(one.y1, other.y1) - max(one.y0, other.y0) > 0.5
+
+
+def test_there_is_an_idea_for_every_notebook():
+    assert set(ideas.IDEAS) == NOTEBOOKS
+
+
+@pytest.mark.sample(20)
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("name", ideas.IDEAS)
+def test_nothing_overlaps_and_every_block_holds_its_words(name, theme):
+    texts, blocks = drawn(labcourse.idea(name).figure(theme))
+    page = labcourse.idea(name).figure(theme).bbox
+    sketched = [b for _, lanes in ideas.sketch(name).groups for lane in lanes.values() for b in lane]
+    held = [block.words for block in sketched if block.kind != "→"]
+    assert sorted(w for w, box in texts for b, _ in blocks if inside(box, b)) == sorted(held)
+    assert all(inside(box, page) for _, box in texts)
+    for (a, one), (b, other) in itertools.combinations(texts, 2):
+        assert not overlap(one, other), f"{a!r} overlaps {b!r}"
+    assert not any(overlap(a, b) for (a, _), (b, _) in itertools.combinations(blocks, 2))
+
+
+@pytest.mark.parametrize("name", ideas.IDEAS)
+def test_the_text_has_the_words_of_the_picture_and_says_where_they_come_from(name):
+    picture = labcourse.idea(name)
+    text = str(picture)
+    texts, _ = drawn(picture.figure())
+    scale = re.compile(r"\d+|milliseconds|clock cycles")
+    for words, _ in texts:
+        assert scale.fullmatch(words) or words in text or words in picture.title, words
+    assert ("Simulated, not measured." in text) != ("A drawing, not a measurement." in text)
+    assert picture.title in picture.alt
+
+
+@pytest.mark.parametrize("name", sorted(ideas.TABLE))
+def test_idle_has_one_colour_that_no_work_has_and_says_how_long_it_is(name):
+    from matplotlib.colors import to_hex
+
+    texts, blocks = drawn(labcourse.idea(name).figure("light"))
+    for box, color in blocks:
+        (words,) = [w for w, b in texts if inside(b, box)]
+        assert (to_hex(color) == THEMES["light"].gap) == words.startswith("idle"), words
+    for _, lanes in ideas.sketch(name).groups:
+        for block in itertools.chain(*lanes.values()):
+            if block.kind == "idle":
+                assert block.words.startswith(f"idle {block.length:.0f} ms")
+
+
+@pytest.mark.parametrize("name", [n for n in sorted(ideas.TABLE) if n not in ("01", "10")])
+def test_what_comes_later_is_faster(name):
+    last = [max(b.start + b.length for lane in g.lanes.values() for b in lane) for g in ideas.sketch(name).groups]
+    assert len(last) >= 2
+    assert last == sorted(last, reverse=True)
+    assert last[-1] < 0.8 * last[0]
+
+
+def test_an_interval_of_one_takes_fewer_cycles_than_an_interval_of_four():
+    one, four = ideas.sketch("08.interval").groups
+    assert [b.start for b in one.lanes["load"]] == [0, 1, 2]
+    assert [b.start for b in four.lanes["load"] if b.kind != "idle"] == [0, 4, 8]
+
+
+def test_an_unknown_idea_is_refused_in_one_sentence():
+    with pytest.raises(ValueError, match=r"idea is '99'; allowed: 00, 01, 02, .*08\.interval") as error:
+        labcourse.idea("99")
+    assert "\n" not in str(error.value)

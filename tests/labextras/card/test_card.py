@@ -1,0 +1,526 @@
+"""The life of a card: started, asked, killed, left behind; nothing of it stays. Real processes, no TensorFlow."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import fcntl
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from multiprocessing import connection
+from pathlib import Path
+
+import cards
+import numpy as np
+import psutil
+import pytest
+from waiting import ended, until
+
+from labextras import card
+from labextras.card import process, protocol
+from labextras.card.protocol import Code, MessageError, Op, Refused, Request
+
+COUNT = 24
+
+
+@pytest.fixture(autouse=True)
+def folder(monkeypatch):
+    """A place of its own for the sockets of each test, empty again at its end."""
+    given = cards.room() / "c"
+    monkeypatch.setenv("LABKIT_CARDS", str(given))
+    place = given / f"labkit-{os.getuid()}"
+    yield place
+    if place.exists():
+        assert not cards.left(place)
+        assert not cards.processes(place)
+    shutil.rmtree(given.parent)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """A folder of a few images, one of them damaged, and a text."""
+    place = tmp_path_factory.mktemp("images")
+    for i in range(COUNT):
+        (place / f"{i}.jpg").write_bytes(cards.jpeg(i))
+    (place / "damaged.jpg").write_bytes(cards.jpeg(1)[:-60])
+    (place / "a.txt").write_text("words")
+    return place
+
+
+def command(*words):
+    return subprocess.run(
+        [sys.executable, "-m", "labkit.cli", "card", *words], capture_output=True, text=True, check=False
+    )
+
+
+def ask(op, name="", offset=0, count=1 << 20, card="card0"):
+    return process.ask(card, Request(op, 1, name, offset, count))
+
+
+def read(name, offset=0, count=1 << 20):
+    return ask(Op.READ, name, offset, count)[protocol.STRETCH.size :]
+
+
+def connect(name="card0"):
+    return connection.Client(str(process.folder() / f"{name}.sock"), "AF_UNIX")
+
+
+opencl = pytest.mark.opencl
+
+
+# -- started and stopped -----------------------------------------------------------------
+
+
+@opencl
+def test_a_card_lives_as_long_as_its_block(root, folder):
+    with card.Card(root) as running:
+        pid = running.pid
+        assert repr(running) == "Card(card0, running)"
+        assert psutil.pid_exists(pid)
+        assert os.stat(folder).st_mode & 0o777 == 0o700
+        (facts,) = card.status()
+        assert (facts.name, facts.pid, facts.root) == ("card0", pid, os.path.realpath(root))
+        assert str(facts).startswith(f"card0: {os.path.realpath(root)} on ")
+        # It never holds TensorFlow: its own drivers would not go with it.
+        assert "tensorflow" not in open(f"/proc/{pid}/maps").read()
+    assert repr(running) == "Card(card0, stopped)"
+    assert not psutil.pid_exists(pid)
+    assert card.status() == []
+    running.stop()
+
+
+@pytest.mark.long
+@opencl
+def test_a_card_ends_with_its_block_when_that_fails(root):
+    running = card.Card(root)
+
+    def fail():
+        with running:
+            assert psutil.pid_exists(running.pid)
+            pids.append(running.pid)
+            raise KeyError("a mistake in the block")
+
+    pids = []
+    with pytest.raises(KeyError):
+        fail()
+    assert not psutil.pid_exists(*pids)
+
+
+@pytest.mark.long
+@opencl
+def test_a_name_is_taken_once(root):
+    with card.Card(root) as running:
+        words = rf"a card called card0 runs already \(process {running.pid}\): stop it with `labkit card stop card0`"
+        with pytest.raises(ValueError, match=words):
+            card.Card(root).start()
+        with pytest.raises(ValueError, match="a card called card0 runs already"):
+            running.start()
+        assert ask(Op.STAT, "a.txt")
+        with card.Card(root, name="card1"):
+            assert [facts.name for facts in card.status()] == ["card0", "card1"]
+        assert [facts.name for facts in card.status()] == ["card0"]
+
+
+@pytest.mark.long
+@opencl
+def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
+    with card.Card(root) as running:
+        running.kill()
+        assert cards.left(folder) == ["card0.lock", "card0.sock"]
+        assert not running.running
+        with pytest.raises(ConnectionRefusedError):
+            read("a.txt")
+        running.start()
+        assert read("a.txt") == b"words"
+        running.kill()
+        # Anybody who looks tidies up.
+        assert card.status() == []
+        assert cards.left(folder) == []
+
+
+@pytest.mark.long
+@opencl
+def test_a_card_starts_at_once_after_somebody_else_killed_it(root):
+    with card.Card(root) as running:
+        for _ in range(3):
+            os.kill(running.pid, signal.SIGKILL)
+            running.start()
+            assert read("a.txt") == b"words"
+
+
+@pytest.mark.long
+@opencl
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_card_that_is_told_to_leave_removes_its_files_itself(root, folder, number):
+    child = card.start(root)
+    assert cards.left(folder) == ["card0.lock", "card0.sock"]
+    os.kill(child.pid, number)
+    assert child.wait(20) == 0
+    assert cards.left(folder) == []
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_lock_on_a_file_that_was_removed_is_none(folder, monkeypatch, again):
+    path, really = process.folder() / "card0.lock", fcntl.flock
+    first, second = process.take(path), []
+    assert process.take(path) is None
+
+    def late(handle, how):
+        # The file is open and not locked yet: the card leaves right now, and the next one may come.
+        monkeypatch.setattr(fcntl, "flock", really)
+        process.remove(folder, "card0")
+        os.close(first)
+        if again:
+            second.append(process.take(path))
+        really(handle, how)
+
+    monkeypatch.setattr(fcntl, "flock", late)
+    third = process.take(path)
+    assert (third is None) is again
+    holder = second[0] if again else third
+    assert os.path.samestat(os.fstat(holder), os.stat(path))
+    assert process.take(path) is None
+    os.pwrite(holder, b"12345", 0)
+    os.close(holder)
+    # The next process that takes the lock does not find the number of a dead process in it.
+    last = process.take(path)
+    assert path.read_bytes() == b""
+    process.remove(folder, "card0")
+    os.close(last)
+
+
+_TURNS = """
+import os, sys
+from pathlib import Path
+from labextras.card import process
+place, mine = Path(sys.argv[1]), 0
+while mine < 300:
+    lock = process.take(place / "card0.lock")
+    if lock is None: continue
+    os.mkdir(place / "held")        # fails where another process holds the name as well
+    os.rmdir(place / "held")
+    if mine % 3: process.remove(place, "card0")
+    os.close(lock)
+    mine += 1
+"""
+
+
+@pytest.mark.long
+def test_one_process_at_a_time_has_a_name_while_its_lock_comes_and_goes(folder):
+    place = process.folder()
+    words = [sys.executable, "-c", _TURNS, str(place)]
+    turns = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    outputs = [turn.communicate()[1] for turn in turns]
+    assert [turn.returncode for turn in turns] == [0, 0, 0], outputs
+    process.remove(place, "card0")
+
+
+@opencl
+def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
+    code = (
+        "import sys, time, threading; from labextras import card\n"
+        "def work():\n"
+        "    kept.append(card.Card(sys.argv[1], name=sys.argv[2]).start())\n"
+        "    print(kept[0].pid, threading.get_native_id(), flush=True)\n"
+        "kept = []\n"
+        "if sys.argv[3] == 'main': work()\n"
+        "else: thread = threading.Thread(target=work); thread.start(); thread.join()\n"
+        "time.sleep(1000)\n"
+    )
+    # In a thread that ends at once the kernel's own signal would come too early, so the card must live without it.
+    keepers = [
+        subprocess.Popen([sys.executable, "-c", code, str(root), f"kept{i}", where], stdout=subprocess.PIPE, text=True)
+        for i, where in enumerate(["main", "thread"])
+    ]
+    try:
+        pids, threads = zip(*(map(int, keeper.stdout.readline().split()) for keeper in keepers), strict=True)
+        in_a_thread = Path(f"/proc/{keepers[1].pid}/task/{threads[1]}")
+        while in_a_thread.exists():
+            time.sleep(0.01)
+        assert sorted(facts.pid for facts in card.status()) == sorted(pids)
+    finally:
+        for keeper in keepers:
+            keeper.kill()
+            keeper.wait()
+            keeper.stdout.close()
+    until(lambda: all(map(ended, pids)), "the cards to end")
+
+
+@pytest.mark.long
+@opencl
+def test_a_fork_that_ends_leaves_the_card_of_its_parent_alone(root):
+    with card.Card(root) as running:
+        pid = os.fork()
+        if pid == 0:
+            running.stop()
+            os._exit(0)
+        os.waitpid(pid, 0)
+        assert read("a.txt") == b"words"
+        assert running.running
+
+
+@opencl
+def test_the_words_on_the_command_line(root, folder):
+    assert command("status").stdout == "no card runs\n"
+    assert cards.left(folder) == []
+    started = command("start", str(root))
+    assert started.returncode == 0, started.stderr
+    assert started.stdout.startswith(f"card0: {os.path.realpath(root)} on ")
+    try:
+        again = command("start", str(root))
+        assert (again.returncode, again.stdout) == (1, "")
+        assert again.stderr.startswith("labkit: a card called card0 runs already (process ")
+        assert command("status").stdout.startswith("card0: ")
+        assert read("a.txt") == b"words"
+        (facts,) = card.status()
+    finally:
+        assert command("stop").stdout == "card0 is stopped\n"
+    until(lambda: ended(facts.pid), "the card to end")
+    twice = command("stop")
+    assert (twice.returncode, twice.stderr) == (1, "labkit: no card called card0 runs; running: none\n")
+
+
+@pytest.mark.long
+@opencl
+def test_a_card_that_does_not_listen_to_a_polite_word_is_killed(root, monkeypatch):
+    monkeypatch.setattr(process, "STOP_TIMEOUT_S", 0.3)
+    child = card.start(root)
+    os.kill(child.pid, signal.SIGSTOP)
+    card.stop()
+    assert child.wait() == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "words"),
+    [
+        ({"root": "nope"}, ValueError, "the root of a card is 'nope'; allowed: a folder that exists"),
+        ({"name": "a b"}, ValueError, "the name of a card is 'a b'; allowed: up to 32 letters"),
+        ({"device": "no such thing"}, RuntimeError, "the card card0 did not start: .*no such thing|No|no OpenCL"),
+    ],
+)
+def test_what_cannot_be_a_card_gets_a_sentence(root, settings, error, words):
+    with pytest.raises(error, match=words):
+        card.Card(**{"root": root, **settings}).start()
+
+
+def test_a_socket_needs_a_short_path_of_ones_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("LABKIT_CARDS", str(tmp_path / ("x" * 90)))
+    with pytest.raises(ValueError, match="has no room for the socket of a card; set LABKIT_CARDS to a path up to"):
+        card.status()
+    monkeypatch.delenv("LABKIT_CARDS")
+    with tempfile.TemporaryDirectory() as short:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        assert process.folder() == Path(short) / f"labkit-{os.getuid()}"
+    long = tmp_path / ("z" * 80)
+    long.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
+    assert len(str(process.folder())) < 70
+    with tempfile.NamedTemporaryFile() as file:
+        monkeypatch.setenv("LABKIT_CARDS", file.name)
+        with pytest.raises(PermissionError, match="is not a folder of yours"):
+            process.folder()
+    monkeypatch.delenv("LABKIT_CARDS")
+
+
+def test_looking_at_cards_leaves_everything_of_others_alone(folder):
+    given = folder.parent
+    given.mkdir()
+    for name in ("postgres.lock", "postgres.sock", "postgres.new", "o.txt"):
+        (given / name).touch()
+    given.chmod(0o777)
+    done = command("status")
+    assert (done.returncode, done.stdout) == (0, "no card runs\n"), done
+    assert sorted(os.listdir(given)) == [folder.name, "o.txt", "postgres.lock", "postgres.new", "postgres.sock"]
+    assert given.stat().st_mode & 0o777 == 0o777
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "wanted"),
+    [
+        ("a.jpg", {}, "smartssd://card0/a.jpg"),
+        ("/a.jpg", {"size": 8}, None),
+        ("", {}, "smartssd://card0/"),
+        ("*/*.jpg", {"size": 8, "dtype": "float32"}, "smartssd://card0/*/*.jpg?size=8&dtype=float32"),
+        ("a.jpg", {"size": 8, "augment": True, "seed": np.int64(3)}, "smartssd://card0/a.jpg?size=8&augment=1&seed=3"),
+        (Path("in") / "a.jpg", {}, "smartssd://card0/in/a.jpg"),
+        ("?/x?.jpg", {"size": "8"}, "smartssd://card0/?/x?.jpg?size=8"),
+        ("x?y=1/..a", {}, "smartssd://card0/x?y=1/..a"),
+        ("a", {"size": 8, "augment": np.bool_(True)}, "smartssd://card0/a?size=8&augment=1"),
+        ("a", {"size": np.uint16(8), "dtype": np.float32}, "smartssd://card0/a?size=8&dtype=float32"),
+        ("a", {"size": 8, "dtype": np.dtype("uint8")}, "smartssd://card0/a?size=8&dtype=uint8"),
+    ],
+)
+def test_a_name_is_put_together(root, path, parameters, wanted):
+    if wanted is None:
+        with pytest.raises(ValueError, match=r"/a\.jpg is not in .*, the folder that the card serves"):
+            card.Card(root).uri(path, **parameters)
+        return
+    assert card.Card(root).uri(path, **parameters) == wanted
+    assert card.Card(root).uri(root / "in" / "a.jpg") == "smartssd://card0/in/a.jpg"
+
+
+def test_a_path_may_be_given_without_the_dots_or_the_link_of_the_root(root, tmp_path, monkeypatch):
+    (tmp_path / "link").symlink_to(root)
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    for ssd in [card.Card(tmp_path / "link"), card.Card("../link")]:
+        monkeypatch.chdir(tmp_path)  # a root that was relative stays where it was
+        for place in (root, tmp_path / "link"):
+            assert ssd.uri(place / "1.jpg", size=8) == "smartssd://card0/1.jpg?size=8"
+        with pytest.raises(ValueError, match=r"is not in .*, the folder that the card serves"):
+            ssd.uri(tmp_path / "1.jpg")
+
+
+@pytest.mark.parametrize("path", ["..", "../x", "in/../../x", "in/../x", "/../x", "in/..", "a\0b"])
+def test_a_path_that_leads_out_is_not_put_together(root, path):
+    words = r"leads out of the card; allowed: a path from its root, without '\.\.'"
+    with pytest.raises(ValueError, match=words):
+        card.uri("card0", path, size=8)
+    for inside in (path.lstrip("/"), f"{root}/{path}"):
+        with pytest.raises(ValueError, match=words):
+            card.Card(root).uri(inside)
+
+
+@pytest.mark.parametrize("path", ["q?size=7.jpg", "a?b=c", "in/?=", "?size=8", "*?=*"])
+@pytest.mark.parametrize("parameters", [{}, {"size": 8}])
+def test_a_path_whose_end_looks_like_parameters_is_not_put_together(root, path, parameters):
+    with pytest.raises(ValueError, match=r"the path '.*' would be read with the parameters '.*'; allowed: "):
+        card.Card(root).uri(path, **parameters)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"size": True}, "size is 'True'; allowed: a whole number from 1 to 4096"),
+        ({"size": 7.0}, "size is '7.0'"),
+        ({"size": 8, "dtype": np.float64}, "dtype is .*float64.*; allowed: uint8 or float32"),
+        ({"size": 8, "dtype": None}, "dtype is 'None'; allowed"),
+        ({"size": 8, "seed": False}, "seed is 'False'"),
+        ({"size": 8, "augment": "yes"}, "augment is 'yes'; allowed: 0 or 1"),
+    ],
+)
+def test_a_value_that_is_close_to_an_allowed_one_is_not_taken_for_it(root, parameters, words):
+    with pytest.raises(ValueError, match=words):
+        card.Card(root).uri("a.jpg", **parameters)
+
+
+def test_a_name_with_a_wrong_parameter_is_not_put_together(root):
+    with pytest.raises(ValueError, match="size is '0'; allowed: a whole number from 1 to 4096"):
+        card.Card(root).uri("a.jpg", size=0)
+    with pytest.raises(ValueError, match="the parameter 'sise=8' is unknown"):
+        card.uri("card0", "a.jpg", sise=8)
+
+
+# -- asked -----------------------------------------------------------------------------------
+
+
+@opencl
+def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(root):
+    from labextras import offload
+
+    wanted = offload.preprocess([cards.jpeg(i) for i in range(COUNT)], size=cards.SIZE).images
+    together = threading.Barrier(COUNT)
+
+    def one(i):
+        together.wait()
+        got = [read(f"{i}.jpg?size={cards.SIZE}") for _ in range(5)]
+        assert all(data == wanted[i].tobytes() for data in got)
+
+    with card.Card(root) as running, concurrent.futures.ThreadPoolExecutor(COUNT) as pool:
+        list(pool.map(one, range(COUNT)))
+        served = running.status()
+        assert served.images == 5 * COUNT + 1
+        assert served.batches < served.images
+        assert 1 < served.largest <= 64
+
+
+@opencl
+def test_one_damaged_image_harms_no_other_of_its_batch(root):
+    names = [f"{i}.jpg?size=8" for i in range(6)] + ["damaged.jpg?size=8"]
+    together = threading.Barrier(len(names))
+
+    def one(name):
+        together.wait()
+        try:
+            return len(read(name))
+        except Refused as refused:
+            return refused
+
+    with card.Card(root), concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+        *good, bad = pool.map(one, names)
+    assert good == [192] * 6
+    assert bad.code == Code.DATA_LOSS
+    assert "the JPEG is damaged" in str(bad)
+
+
+@pytest.mark.long
+@opencl
+def test_a_client_that_sends_nonsense_or_leaves_harms_nobody(root):
+    with card.Card(root) as running, connect() as honest:
+        path = str(process.folder() / "card0.sock")
+        request = protocol.pack_request(Request(Op.READ, 1, "1.jpg?size=64", 0, 1))
+        framed = struct.pack("!i", len(request)) + request
+        nonsense = [b"GET / HTTP/1.1\r\n" * 9, b"\0" * 500, framed[:20], framed[:-3], framed * 40,
+                    struct.pack("!i", 2**31 - 1) + request, struct.pack("!i", -1) + request, request]  # fmt: skip
+        for data in nonsense * 5:
+            with socket.socket(socket.AF_UNIX) as peer:
+                peer.connect(path)
+                peer.sendall(data)
+        for wrong in (request[:20], b"LKC9" + request[4:], request + b"x" * protocol.NAME_LIMIT):
+            with connect() as asked:
+                asked.send_bytes(wrong)
+                with pytest.raises((EOFError, ConnectionResetError)):
+                    asked.recv_bytes()
+        honest.send_bytes(protocol.pack_request(Request(Op.READ, 7, "a.txt", 0, 100)))
+        assert protocol.unpack_reply(honest.recv_bytes(), 7)[protocol.STRETCH.size :] == b"words"
+        with pytest.raises(Refused, match="the operation is 99; allowed: STATUS, READ, STAT, LIST, GLOB") as refused:
+            ask(99)
+        assert refused.value.code == Code.INVALID_ARGUMENT
+        with pytest.raises(Refused):
+            ask(Op.READ, "", 2**63, 2**63)
+        assert running.running
+
+
+@pytest.mark.long
+@opencl
+def test_a_card_answers_python_as_well(root):
+    with card.Card(root):
+        assert read("a.txt", 1, 3) == b"ord"
+        assert json.loads(ask(Op.STATUS))["name"] == "card0"
+        assert protocol.STATISTICS.unpack(ask(Op.STAT, "a.txt"))[0] == 5
+        assert ask(Op.LIST).split(b"\0")[:2] == [b"0.jpg", b"1.jpg"]
+        with pytest.raises(Refused, match="'nope' is not on the card"):
+            read("nope")
+
+
+@pytest.mark.parametrize(
+    ("reply", "sentence"),
+    [
+        (protocol.pack_reply(2**40, 0, [b"x"]), f"the reply is to request {2**40}, not to 1"),
+        (protocol.pack_reply(1, 11, [b"x"]), "the reply has the code 11; allowed: 0, 3, 5"),
+        (b"LKC9" + protocol.pack_reply(1, 0, [b"x"])[4:], "is no reply of a card"),
+        (b"", "is no reply of a card"),
+        (None, None),
+    ],
+)
+def test_no_answer_to_another_request_is_believed(folder, reply, sentence):
+    def answer(listener):
+        with listener.accept() as peer:
+            peer.recv_bytes()
+            if reply is not None:
+                peer.send_bytes(reply)
+
+    with connection.Listener(str(process.folder() / "card0.sock"), "AF_UNIX") as listener:
+        answering = threading.Thread(target=answer, args=(listener,))
+        answering.start()
+        with pytest.raises(MessageError if sentence else EOFError, match=sentence):
+            read("a.txt")
+        answering.join()

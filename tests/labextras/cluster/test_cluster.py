@@ -1,0 +1,655 @@
+"""A cluster of processes that is started, killed and recorded for real; and what is left of it: nothing."""
+
+from __future__ import annotations
+
+import collections
+import gc
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from waiting import ended, until
+
+import labextras.cluster
+import labkit
+from labextras.cluster import elements as elements_module
+from labextras.cluster import refusal, wire
+from labextras.cluster import tf_data_service as cluster_module
+from labextras.cluster.elements import ClusterError
+from labextras.cluster.fork_server import ForkServer
+
+STEP = labkit.accelerators.modelled(step_ms=5)
+
+#: Elements that a worker may have held when it was killed: one that it made, one that was ready, one on its way.
+IN_FLIGHT = 3
+#: By default TensorFlow compresses them, in as many calls at a time as there are cores: one in each, and its result.
+COMPRESSED = 2 * labkit.cores()
+
+
+def numbers(count, sleep_ms=0):
+    """A source of numbers that takes its time for each of them, without a core."""
+    import tensorflow as tf
+    from tensorflow.python.data.experimental.ops import testing
+
+    dataset = tf.data.Dataset.range(count)
+    return dataset.apply(testing.sleep(int(sleep_ms * 1000))) if sleep_ms else dataset
+
+
+def counted(elements, kill=None, at=0):
+    """Return how often each element came; after so many of them, call `kill`."""
+    seen = collections.Counter()
+    for number in elements:
+        seen[int(number)] += 1
+        if seen.total() == at:
+            kill()
+    return seen
+
+
+def watched(trace):
+    """The names of the workers that a recording has lanes of."""
+    return {thread.name.partition(" · ")[0] for thread in trace.threads if " · " in thread.name}
+
+
+def look_over(cluster, times=2):
+    """Wait until the supervisor has looked at all servers, from the beginning to the end; the last one tells."""
+    last, seen = cluster.servers[-1], []
+    look = last.look
+
+    def looks(*words):
+        seen.append(look(*words))
+        return seen[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(last, "look", looks)
+        until(lambda: len(seen) >= times, "the supervisor to look")
+
+
+@pytest.fixture(scope="module")
+def shared():
+    with labextras.cluster.data_service(workers=2) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def c(shared):
+    """The cluster that all tests share, with two workers that run."""
+    shared.restart = True
+    until(lambda: all(server.alive for server in shared.servers), "all servers to run")
+    for server in shared.servers:  # what one test kills is no reason to give up in another one
+        server.deaths.clear()
+    yield shared
+    shared.restart = True
+
+
+@pytest.mark.long
+def test_each_way_to_share_delivers_what_it_says(c):
+    once, twice = dict.fromkeys(range(40), 1), dict.fromkeys(range(40), 2)
+    for sharding, expected in (("dynamic", once), ("data", once), ("off", twice)):
+        assert counted(c.elements(numbers(40, 1).apply(c.distribute(sharding)))) == expected, sharding
+
+
+def test_bytes_are_those_that_came_from_each_worker(c):
+    import tensorflow as tf
+
+    assert all(counted(c.elements(numbers(4).apply(c.distribute("off")))).values())
+    before = c.bytes
+    values = tf.data.Dataset.range(50).map(lambda n: tf.random.stateless_uniform([100_000], [n, n], 0, 256, tf.int32))
+    values = values.map(lambda x: tf.cast(x, tf.uint8)).apply(c.distribute("off", compression=None))
+    assert sum(1 for _ in c.elements(values)) == 100
+    came = {name: count - before[name] for name, count in c.bytes.items()}
+    assert sorted(came) == ["worker 0", "worker 1"]
+    assert all(5e6 <= count <= 5.2e6 for count in came.values()), came
+
+
+def test_a_recording_has_the_lanes_of_all_processes_on_one_clock(c):
+    import tensorflow as tf
+
+    images = tf.data.Dataset.range(10_000).map(lambda n: tf.cast(tf.fill([64, 64, 3], n % 7), tf.float32)).batch(8)
+    trace = labkit.record(c.served(images.apply(c.distribute("dynamic", compression=None))), STEP, steps=80)
+    groups = {thread.name.partition(" · ")[0] for thread in trace.threads if " · " in thread.name}
+    assert groups == {"worker 0", "worker 1"}
+    assert {f"element from worker {n}" for n in range(2)} <= {s.name for s in trace if s.category == "transfer"}
+    start, end = trace.window_ns
+    assert all(start <= span.start_ns and span.end_ns <= end for span in trace)
+    for n in range(2):
+        made = [s for s in trace if s.thread.startswith(f"worker {n} · ") and "Batch" in s.name]
+        assert made, "each worker made batches within the window"
+    came = trace.run.profiler.copied_bytes
+    assert sorted(came) == ["worker 0", "worker 1"]
+    # Some batches of the window had come before, and some came that are of use later.
+    assert sum(came.values()) > 0.5 * trace.run.images * 64 * 64 * 3 * 4
+
+
+@pytest.mark.long
+def test_a_recording_that_cannot_begin_leaves_no_worker_watched(c, tmp_path):
+    import tensorflow as tf
+
+    dataset = numbers(10_000, 1).batch(4).apply(c.distribute())
+    tf.profiler.experimental.start(str(tmp_path))
+    try:
+        with pytest.raises(RuntimeError, match="profiler session is already running"):
+            labkit.record(c.served(dataset), STEP, steps=2)
+    finally:
+        tf.profiler.experimental.stop(save=False)
+    trace = labkit.record(c.served(dataset), STEP, steps=100)
+    assert {t.name.partition(" · ")[0] for t in trace.threads if " · " in t.name} == {"worker 0", "worker 1"}
+
+
+@pytest.mark.long
+def test_the_network_is_busy_with_what_moves_and_not_while_workers_work(c):
+    import tensorflow as tf
+
+    slow = tf.data.Dataset.range(10_000).map(lambda n: labkit.storage.delayed(n, 60)).batch(1)
+    trace = labkit.record(c.served(slow.apply(c.distribute("dynamic"))), STEP, steps=12)
+    came = [span for span in trace if span.category == "transfer"]
+    made = [span for span in trace if span.thread.startswith("worker ") and span.category == "read"]
+    assert 4 <= len(came) <= len(made) + 2 * IN_FLIGHT, "who asks for what is not there yet, moves nothing"
+    assert sum(span.duration_ns for span in came) < 0.5 * sum(span.duration_ns for span in made)
+
+
+@pytest.mark.parametrize(
+    ("faults", "settings", "most"),
+    [(2, {"compression": None}, IN_FLIGHT), pytest.param(6, {}, IN_FLIGHT + COMPRESSED, marks=pytest.mark.long)],
+)
+def test_a_killed_worker_comes_back_and_no_element_comes_twice(c, faults, settings, most):
+    import tensorflow as tf
+
+    no_more = tf.data.Options()
+    no_more.experimental_optimization.inject_prefetch = not settings  # where nothing is compressed, it would hold ten
+    for _ in range(faults):
+        slowly = numbers(300, 4).with_options(no_more)
+        elements = c.elements(slowly.apply(c.distribute("dynamic", **settings)))
+        seen = counted(elements, c.workers[1].kill, at=90)
+        assert max(seen.values()) == 1
+        assert len(seen) >= 300 - most
+        until(lambda: c.workers[1].alive, "the worker to run again")
+    assert [death.name for death in c.deaths[-faults:]] == ["worker 1"] * faults
+    assert c.deaths[-1].how == "killed by signal 9"
+
+
+@pytest.mark.long
+def test_a_killed_worker_with_a_fixed_share_delivers_all_of_it(c):
+    seen = counted(c.elements(numbers(200, 4).apply(c.distribute("data"))), c.workers[0].kill, at=60)
+    assert set(seen) == set(range(200))
+
+
+@pytest.mark.long
+def test_a_killed_dispatcher_goes_on_from_its_journal(c):
+    dispatcher = psutil.Process(c.dispatcher.pid)
+
+    def rests():
+        before = dispatcher.cpu_times()
+        time.sleep(0.3)
+        return dispatcher.cpu_times() == before
+
+    def kill():
+        """Between two splits: TensorFlow writes one down before it gives it out, so that it could be lost here."""
+        for worker in c.workers:
+            os.kill(worker.pid, signal.SIGSTOP)
+        try:
+            until(rests, "the dispatcher to have answered all")
+            c.dispatcher.kill()
+        finally:
+            for worker in c.workers:
+                os.kill(worker.pid, signal.SIGCONT)
+
+    seen = counted(c.elements(numbers(300, 4).apply(c.distribute("dynamic"))), kill, at=90)
+    assert seen == dict.fromkeys(range(300), 1)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["worker 1", "dispatcher"])
+def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, name):
+    import tensorflow as tf
+
+    c.restart = False
+    server = next(server for server in c.servers if server.name == name)
+    dataset = numbers(600, 4).apply(c.distribute("data"))
+    elements = c.elements(dataset, silence_s=1.0)
+    died = rf"{name} \({server.address}\) died at \d\d:\d\d:\d\d, killed by signal 9, and does not come back"
+    with pytest.raises(ClusterError, match=died):
+        counted(elements, server.kill, at=60)
+    with pytest.raises(ClusterError, match=rf"{name} \(.*\) is dead already"):
+        server.kill()
+    if name == "dispatcher":
+        for _ in range(2):  # who reads without a watch gets an error, too
+            with pytest.raises(tf.errors.OpError):
+                list(dataset)
+        for use in (
+            lambda: numbers(9).apply(c.distribute()),
+            lambda: c.elements(numbers(9)),
+            lambda: labkit.record(c.served(dataset), STEP),
+        ):
+            with pytest.raises(ClusterError, match=r"^dispatcher \(.*\) died at .*, killed by signal 9"):
+                use()
+    c.restart = True
+    until(lambda: server.alive, "the server to run again")
+    assert counted(c.elements(numbers(40).apply(c.distribute("dynamic")))) == dict.fromkeys(range(40), 1)
+
+
+@pytest.mark.long
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", ["worker 1", "dispatcher", "at the start"])
+def test_who_is_stopped_is_named(c, name, monkeypatch):
+    monkeypatch.setattr(elements_module, "ANSWER_S", 3.0)
+    monkeypatch.setattr(cluster_module, "SILENT_S", 1.0)
+    server = c.workers[1] if name == "worker 1" else c.dispatcher
+    dataset = numbers(400, 4).apply(c.distribute("dynamic"))
+    elements = c.elements(dataset, silence_s=0.3)
+    if name != "at the start":
+        next(elements)
+    os.kill(server.pid, signal.SIGSTOP)
+    other = numbers(7)
+    stopped = rf"no element for \d+\.\d s: {server.name} \({server.address}\) runs, and does not answer: it is stopped"
+    try:
+        with pytest.raises(ClusterError, match=stopped):
+            collections.deque(elements, 0)
+        if server is c.dispatcher:
+            with pytest.raises(ClusterError, match=r"dispatcher \(.*\) has not answered for 1 s: it is stopped, or no"):
+                other.apply(c.distribute())
+    finally:
+        for one in c.servers:
+            os.kill(one.pid, signal.SIGCONT)
+
+
+def test_an_address_where_something_else_listens_is_no_dispatcher(c):
+    with socket.create_server(("localhost", 0)) as other:
+        place = f"localhost:{other.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=f"nobody listens at {place}"):
+            labextras.cluster.data_service([place, c.workers[0].address])
+
+
+@pytest.mark.long
+def test_where_nobody_can_be_started_anew_no_wait_is_without_end():
+    import tensorflow as tf
+
+    with labextras.cluster.data_service(workers=1) as cluster:
+        dataset = numbers(100_000, 1).apply(cluster.distribute())
+        elements = cluster.elements(dataset, silence_s=0.5)
+        next(elements)
+        fork_servers = [one for one in psutil.Process().children() if "labextras.cluster.fork_server" in one.cmdline()]
+        max(fork_servers, key=psutil.Process.create_time).kill()
+        with pytest.raises(ClusterError, match=r"dispatcher \(.*\) died at .*, and does not come back"):
+            collections.deque(elements, 0)
+        with pytest.raises(tf.errors.OpError):
+            list(dataset)
+
+
+@pytest.mark.long
+def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence(tmp_path):
+    import tensorflow as tf
+
+    with labextras.cluster.data_service(workers=1, work_dir=tmp_path) as cluster:
+        datasets = [numbers(100_000, 1).apply(cluster.distribute()) for _ in range(2)]
+        begun, later = (cluster.elements(dataset) for dataset in datasets)
+        plain = iter(datasets[0])
+        next(begun), next(plain)
+        waits = cluster.elements(numbers(9, 1e6).apply(cluster.distribute()))
+        closes = threading.Timer(0.5, cluster.close)
+        closes.start()
+        for elements in (waits, begun, later):
+            with pytest.raises(ClusterError, match=r"^this cluster is closed; begin another one"):
+                next(elements)
+            closes.join()
+        port = int(cluster.dispatcher.address.rpartition(":")[2])
+    with pytest.raises(tf.errors.OpError):
+        collections.deque(plain, 0)
+    with pytest.raises(tf.errors.OpError):
+        list(datasets[1])
+    with pytest.raises(ClusterError, match=r"work_dir is '.*', which holds the journal of another cluster"):
+        labextras.cluster.data_service(work_dir=tmp_path)
+    del datasets, begun, later, plain, waits, elements
+    gc.collect()
+    assert wire.is_free(port), "what refuses is gone with the datasets"
+
+
+def test_a_worker_that_dies_in_a_recording_has_no_lanes_and_a_note_says_so(c):
+    class Kills:
+        name, kind, source, describe = "kills", "real", None, lambda self: "a step that kills"
+        steps = 0
+
+        def step(self, batch):
+            self.steps += 1
+            if self.steps == 12:
+                c.workers[1].kill()
+
+    dataset = numbers(100_000, 1).batch(4).apply(c.distribute("dynamic"))
+    trace = labkit.record(c.served(dataset), Kills(), steps=20)
+    assert "worker 1 died during the recording" in trace.run.profiler.note
+    assert {t.name.partition(" · ")[0] for t in trace.threads if " · " in t.name} == {"worker 0"}
+
+
+def test_what_workers_cannot_do_is_said_in_the_words_of_those_who_asked(c, tmp_path):
+    import tensorflow as tf
+
+    dataset = numbers(10).map(lambda n: tf.py_function(lambda x: x, [n], tf.int64))
+    with pytest.raises(ClusterError, match=r"py_function stays in the process that made it: workers"):
+        counted(c.elements(dataset.apply(c.distribute())))
+    dataset = numbers(10).map(lambda n: tf.io.read_file(str(tmp_path / "nowhere.jpg")))
+    with pytest.raises(ClusterError, match=r"nowhere\.jpg.*is that path there, too\?"):
+        counted(c.elements(dataset.apply(c.distribute())))
+    with pytest.raises(ClusterError, match=r"the pipeline failed at its first batch: .*nowhere\.jpg"):
+        labkit.record(c.served(dataset.batch(2).apply(c.distribute())), STEP)
+
+
+@pytest.mark.long
+def test_the_same_calls_serve_a_cluster_that_somebody_else_runs(c):
+    with labextras.cluster.data_service([server.address for server in c.servers]) as theirs:
+        dataset = numbers(60, 1).apply(theirs.distribute("dynamic"))
+        assert counted(theirs.elements(dataset)) == dict.fromkeys(range(60), 1)
+        assert sum(theirs.bytes.values()) > 0
+        trace = labkit.record(
+            theirs.served(numbers(10_000, 1).batch(4).apply(theirs.distribute("dynamic"))), STEP, steps=5
+        )
+        assert "not seen" in trace.run.profiler.note
+        for refused in (theirs.workers[0].kill, theirs.add):
+            with pytest.raises(ClusterError, match="started by somebody else; only its owner"):
+                refused()
+        c.restart = False
+        elements = theirs.elements(numbers(600, 4).apply(theirs.distribute("data")), silence_s=1.0)
+        with pytest.raises(ClusterError, match=r"worker 0 \(.*\) is dead, and does not come back"):
+            counted(elements, c.workers[0].kill, at=60)
+    assert all(server.alive for server in c.servers if server is not c.workers[0])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("when_s", [0.0, 0.002, 0.02])
+def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
+    with labextras.cluster.data_service(workers=1) as cluster:
+
+        def add():
+            threading.Timer(when_s, os.kill, (os.getpid(), signal.SIGINT)).start()
+            cluster.add()
+            time.sleep(5)
+
+        with pytest.raises(KeyboardInterrupt):
+            add()
+        until(lambda: all(server.alive for server in cluster.servers), "all servers to run")
+        arrived = counted(cluster.elements(numbers(60, 2).apply(cluster.distribute("dynamic"))))
+        assert arrived == dict.fromkeys(range(60), 1)
+
+
+@pytest.mark.parametrize("command", ["profile", "profiled"])
+def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(c, monkeypatch, command):
+    ask, deaths, pids = cluster_module.ClusterServer.ask, len(c.deaths), [worker.pid for worker in c.workers]
+    stops = [threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))]
+
+    def asks(server, what):
+        if what == command and stops:
+            stops.pop().start()
+        return ask(server, what)
+
+    dataset = numbers(10_000, 1).batch(4).apply(c.distribute("data"))
+    monkeypatch.setattr(cluster_module.ClusterServer, "ask", asks)
+    with pytest.raises(KeyboardInterrupt):
+        labkit.record(c.served(dataset), STEP, steps=200)
+    monkeypatch.undo()
+    look_over(c)
+    assert len(c.deaths) == deaths
+    assert [worker.pid for worker in c.workers] == pids
+    trace = labkit.record(c.served(dataset), STEP, steps=100)
+    assert "not seen" not in (trace.run.profiler.note or "")
+    assert watched(trace) == {worker.name for worker in c.workers}, trace.run.profiler.copied_bytes
+
+
+@pytest.mark.parametrize("looks", [0, 2], ids=["before the supervisor has looked", "after"])
+def test_an_answer_that_comes_too_late_is_no_death_and_none_to_the_next_command(c, monkeypatch, looks):
+    worker, deaths = c.workers[0], len(c.deaths)
+    pid = worker.pid
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        monkeypatch.setattr(cluster_module, "ANSWER_S", 0.1)
+        with pytest.raises(ClusterError, match=r"worker 0 \(.*\) does not answer"):
+            worker.ask("profile")
+    finally:
+        monkeypatch.undo()
+        os.kill(pid, signal.SIGCONT)
+    look_over(c, looks)
+    assert isinstance(worker.ask("profiled"), labkit.Trace)
+    assert (worker.pid, len(c.deaths)) == (pid, deaths)
+
+
+def test_a_worker_that_cannot_be_watched_is_named_in_a_note(c):
+    c.workers[0].ask("profile")
+    try:
+        trace = labkit.record(c.served(numbers(10_000, 1).batch(4).apply(c.distribute("data"))), STEP, steps=100)
+    finally:
+        c.workers[0].ask("profiled")
+    assert re.search(
+        "What worker 0 did is not seen: .*a TensorFlow profiler session is already running", trace.run.profiler.note
+    )
+    assert watched(trace) == {worker.name for worker in c.workers[1:]}
+
+
+def test_one_more_worker_takes_its_part(c):
+    worker = c.add()
+    assert [w.name for w in c.workers] == ["worker 0", "worker 1", "worker 2"]
+    assert worker.address in {w.address for w in c.workers}
+    before = c.bytes["worker 2"]
+    assert counted(c.elements(numbers(60, 2).apply(c.distribute("off")))) == dict.fromkeys(range(60), 3)
+    assert c.bytes["worker 2"] > before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "sentence"),
+    [
+        ({"workers": 0}, ValueError, r"workers is 0; allowed: .*1"),
+        ({"workers": 2.5}, (TypeError, ValueError), r"workers is 2\.5; allowed: a number, or a list of host:port"),
+        ({"workers": True}, (TypeError, ValueError), r"workers is True"),
+        ({"workers": ["localhost:1"]}, ValueError, r"workers is \['localhost:1'\]; allowed: a number, or a list"),
+        ({"workers": ["here", "there"]}, ValueError, r"workers has the address 'here'; allowed"),
+        ({"workers": ["localhost:1", "localhost:1"]}, ClusterError, r"nobody listens at localhost:1: is that server"),
+        ({"workers": 33}, ValueError, r"workers is 33; allowed: .*32"),
+        ({"restart": "yes"}, TypeError, r"restart is 'yes'; allowed: True or False"),
+        ({"port": 70_000}, ValueError, r"port is 70000; allowed: "),
+        ({"work_dir": __file__}, ValueError, r"work_dir is '.*test_cluster\.py', which is no folder to write to"),
+        ({"work_dir": 5}, TypeError, r"work_dir is 5; allowed: "),
+    ],
+)
+def test_bad_arguments_get_one_sentence(arguments, error, sentence):
+    with pytest.raises(error, match=sentence):
+        labextras.cluster.data_service(**arguments)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "::1:5050", "[::1:5050", "[localhost]:5050", "a..example:5050", ".example:5050", f"{'a' * 64}.example:50",
+        "localhost:0", "localhost:65536", f"localhost:{'9' * 20}", "localhost:²", ":5050",
+    ],
+)  # fmt: skip
+def test_an_address_that_is_none_gets_one_sentence(address):
+    with pytest.raises(ValueError, match=f"workers has the address '{re.escape(address[:50])}.*: host:port"):
+        labextras.cluster.data_service([address, "localhost:1"])
+
+
+def test_an_address_of_ipv6_in_brackets_is_one():
+    with pytest.raises(ClusterError, match=r"nobody listens at \[::1\]:1: is that server started"):
+        labextras.cluster.data_service(["[::1]:1", "localhost:1"])
+
+
+def test_a_port_that_is_taken_is_named():
+    with socket.create_server(("localhost", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(ClusterError, match=f"port is {port}, and a program listens there already"):
+            labextras.cluster.data_service(port=port)
+
+
+def refused(*_):
+    raise PermissionError(13, "Permission denied")
+
+
+def test_a_port_that_only_an_administrator_may_open_is_not_said_to_be_taken(monkeypatch):
+    monkeypatch.setattr(socket.socket, "bind", refused)
+    with pytest.raises(ClusterError, match="port is 80, which only an administrator may open; allowed: a free"):
+        labextras.cluster.data_service(port=80)
+
+
+def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr(Path, "exists", refused)
+    with pytest.raises(ValueError, match=r"work_dir is '.*', which is no folder to write to: Permission denied"):
+        labextras.cluster.data_service(work_dir=tmp_path)
+
+
+@pytest.mark.long
+def test_a_worker_that_cannot_be_added_leaves_no_share_behind(monkeypatch):
+    fork, forked = ForkServer.fork, []
+
+    def no_worker(fork_server, role, settings):
+        if role == "worker":
+            raise OSError(11, "Resource temporarily unavailable")
+        forked.append(settings["worker_addresses"])
+        return fork(fork_server, role, settings)
+
+    with labextras.cluster.data_service(workers=1) as cluster:
+        monkeypatch.setattr(ForkServer, "fork", no_worker)
+        with pytest.raises(ClusterError, match=r"worker 1 cannot start at .*: Resource temporarily unavailable"):
+            cluster.add()
+        monkeypatch.undo()
+        assert forked[-1] == [cluster.workers[0].address]
+        once = dict.fromkeys(range(40), 1)
+        assert counted(cluster.elements(numbers(40).apply(cluster.distribute("data")))) == once
+        cluster.add()
+        assert counted(cluster.elements(numbers(40).apply(cluster.distribute("data")))) == once
+
+
+def test_there_is_a_most_of_workers_that_are_added(c, monkeypatch):
+    monkeypatch.setattr(cluster_module, "MOST_WORKERS", len(c.workers))
+    with pytest.raises(ClusterError, match=rf"this cluster has {len(c.workers)} workers; allowed: \d+ at most"):
+        c.add()
+
+
+@pytest.mark.parametrize("silence_s", [np.int64(5), np.float32(5), 1e6])
+def test_a_silence_is_any_number_of_seconds(c, silence_s):
+    assert c.elements(numbers(1), silence_s=silence_s).silence_s == silence_s
+
+
+def test_how_elements_may_be_shared_is_said(c):
+    with pytest.raises(ValueError, match="sharding is 'fair'; allowed: off, dynamic, data, file"):
+        c.distribute("fair")
+    with pytest.raises(ValueError, match="this dataset is distributed already; allowed: once"):
+        numbers(9).apply(c.distribute()).batch(2).apply(c.distribute())
+    for use in (c.elements, c.distribute(), lambda dataset: labkit.record(c.served(dataset), STEP)):
+        with pytest.raises(TypeError, match=r"dataset is a int; allowed: a tf\.data\.Dataset"):
+            use(3)
+    with pytest.raises(ClusterError, match="an element that is a dataset, as window makes them, cannot be sent"):
+        next(c.elements(numbers(9).window(2).apply(c.distribute())))
+    with pytest.raises(ValueError, match="silence_s is 0; allowed: a number of seconds above 0"):
+        c.elements(numbers(1), silence_s=0)
+
+
+CHILD = """
+import time
+import labextras.cluster
+import labkit
+print("begins", flush=True)
+with labextras.cluster.data_service(workers=2) as c:
+    c.workers[0].ask("profile")
+    print(*(server.address for server in c.servers), flush=True)
+    time.sleep(1000)
+"""
+
+
+@pytest.mark.parametrize("after_s", [None, *(pytest.param(s, marks=pytest.mark.long) for s in (0.1, 1.0, 3.0))])
+def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
+    dies_and_leaves_nothing(tmp_path, after_s)
+
+
+EARLY = """
+import os, signal
+import labextras.cluster
+import labkit
+from labextras.cluster import fork_server
+fork_server.processes.module = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+labextras.cluster.data_service()
+"""
+
+
+def test_a_notebook_that_is_killed_before_its_first_child_leaves_no_folder(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    parent = subprocess.run([sys.executable, "-c", EARLY], env=environment, check=False)
+    assert parent.returncode == -9
+    assert not list(tmp_path.iterdir())
+
+
+SHORT = """
+import resource
+import labkit, labextras.cluster.tf_data_service, labextras.cluster.distributed
+resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+for begin in (labextras.cluster.data_service, lambda: labextras.cluster.processes(2).run(print)):
+    try:
+        begin()
+    except labextras.cluster.elements.ClusterError as error:
+        print(error)
+"""
+
+
+def test_where_there_is_no_more_memory_the_sentence_says_so(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run([sys.executable, "-c", SHORT], env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    first, second = done.stdout.splitlines()
+    reason = r".*(memory|failed to map|[Cc]annot allocate|unavailable)"
+    assert re.match(rf"dispatcher cannot start at localhost:\d+: .*it said: {reason}", first), first
+    assert re.match(rf"a process cannot start: .*it said: {reason}", second), second
+    assert not list(tmp_path.iterdir())
+
+
+def dies_and_leaves_nothing(folder, after_s):
+    """Kill the parent of a cluster, so many seconds after it began to start, or once it serves."""
+    command = [sys.executable, "-c", CHILD]
+    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as parent:
+        assert parent.stdout.readline() == "begins\n"
+        addresses = parent.stdout.readline().split() if after_s is None else time.sleep(after_s) or []
+        children = psutil.Process(parent.pid).children(recursive=True)
+        if after_s is None:
+            assert len(children) == 4
+            for child in children:
+                mapped = [m.path for m in child.memory_maps() if "/dev/shm" in m.path]
+                opened = [file.path for file in child.open_files() if "/dev/shm" in file.path]
+                assert mapped + opened == [], "what a killed process holds in shared memory would stay"
+                assert not [n for n in child.net_connections("unix") if n.laddr], "a socket with a name would stay"
+            assert list(folder.iterdir()), "it has a folder of its own"
+        parent.kill()
+    until(lambda: all(map(ended, children)), "the children to end")
+    assert not [address for address in addresses if wire.answers(address)]
+    until(lambda: not list(folder.iterdir()), "their files to go")
+
+
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
+def test_clusters_that_end_leave_nothing(tmp_path, monkeypatch, times):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    here = psutil.Process()
+    labextras.cluster.data_service(workers=1).close()  # what the first one loads stays
+
+    def state():
+        return {child.pid for child in here.children(recursive=True)}, threading.active_count(), here.num_fds()
+
+    before = state()
+    for _ in range(times):
+        with pytest.raises(KeyError), labextras.cluster.data_service(workers=1) as cluster:
+            raise KeyError
+        with pytest.raises(ClusterError, match="this cluster is closed"):
+            cluster.distribute()
+    until(lambda: state() == before, "what was started to end")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_port_that_somebody_else_has_taken_is_left_to_him():
+    """The thread that watches the servers goes on, and so does the program that has the port."""
+    with socket.create_server(("localhost", 0)) as other:
+        port = other.getsockname()[1]
+        refusal.refuse(port)
+        refusal.leave(port)
+        with socket.create_connection(("localhost", port)):
+            assert other.accept()

@@ -1,0 +1,947 @@
+"""A training script that is watched: the same losses, and a trace of what its pipeline and its steps did."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import gc
+import itertools
+import mmap
+import multiprocessing
+import re
+import sys
+import threading
+import time
+import types
+import warnings
+import weakref
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pytest
+from repeats import again
+from waiting import until
+
+import labextras.fit
+import labkit
+from labextras.fit.watch import LOOK_S
+from labkit.recording.processor_clock import Sampler
+from labkit.recording.tfdata import xplane
+from labkit.recording.tfdata.driver import RecordingError
+from labkit.timeline.trace import THREAD_KINDS, VALIDATION
+
+BATCH = 8
+
+
+@pytest.fixture(scope="module")
+def tf():
+    import tensorflow as tf
+
+    return tf
+
+
+@pytest.fixture(scope="module")
+def keras(tf):
+    import keras
+
+    return keras
+
+
+def data(tf, batches, wait_s=0.0):
+    """Batches of photos of 8×8 that take `wait_s` each, asleep; the number of batches is not known beforehand."""
+
+    def make(number):
+        time.sleep(wait_s)
+        return np.full((BATCH, 8, 8, 3), number % 7, np.float32)
+
+    def load(number):
+        images = tf.ensure_shape(tf.numpy_function(make, [number], tf.float32), [BATCH, 8, 8, 3])
+        return images, tf.range(BATCH) % 4
+
+    return tf.data.Dataset.range(batches).map(load)
+
+
+def network(keras, **settings):
+    keras.utils.set_random_seed(3)
+    layers = [keras.layers.Input((8, 8, 3)), keras.layers.Conv2D(4, 3), keras.layers.Flatten(), keras.layers.Dense(4)]
+    model = keras.Sequential(layers, name="small")
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), **settings)
+    return model
+
+
+def with_a_step_of_its_own(tf, keras, counts=0, **settings):
+    """Return a model whose train step keeps no loss, or one that `counts` steps, as Keras's own guide writes it.
+
+    A step that trains two networks may count twice.
+    """
+
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__(name="own")
+            self.dense = keras.layers.Dense(4)
+
+        def call(self, images):
+            return self.dense(keras.ops.mean(images, (1, 2)))
+
+        def train_step(self, batch):
+            images, labels = batch
+            with tf.GradientTape() as tape:
+                loss = self.compute_loss(y=labels, y_pred=self(images, training=True))
+            self.optimizer.apply(tape.gradient(loss, self.trainable_weights), self.trainable_weights)
+            for metric in self.metrics:
+                for _ in range(counts if metric.name == "loss" else 0):
+                    metric.update_state(loss)
+            return {"loss": loss}
+
+    model = Own()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), **settings)
+    return model
+
+
+def fit(model, dataset, *callbacks, **settings):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Your input ran out of data|.*shuffle=True")
+        return model.fit(dataset, verbose=0, callbacks=list(callbacks), **settings).history["loss"]
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("settings", [{}, {"steps_per_execution": 3}, {"jit_compile": True}], ids=str)
+def test_the_losses_are_the_same_and_each_step_has_its_wait(tf, keras, settings):
+    slow = labkit.plain(data(tf, 12, 0.02))
+    plain = fit(network(keras, **settings), slow, epochs=2)
+    watch = labextras.fit.Watch(steps=9, warmup=6)
+    model = network(keras, **settings)
+    assert fit(model, slow, watch, epochs=2) == plain
+    trace = watch.trace
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    assert len(waits) == len(trains) == trace.run.steps == 9
+    assert (waits.end_ns == trains.start_ns).all()
+    assert (trains.end_ns[:-1] <= waits.start_ns[1:]).all()
+    assert (trace.run.images, trace.run.batch_size) == (9 * BATCH, BATCH)
+    assert waits.duration_ns.sum() > trains.duration_ns.sum(), "each batch takes 20 ms, a step hardly two"
+    assert labkit.Timeline(trace).stalls.cause == "prep"
+    noted = "XLA has compiled into one" in str(labextras.fit.operations(trace))
+    assert noted == bool(settings.get("jit_compile")), "what xprof does not list is said"
+    assert "train" not in vars(model.train_function).get("__name__", ""), "the function of Keras is back"
+
+
+def test_epochs_and_validation_are_what_they_are(tf, keras):
+    watch = labextras.fit.Watch(steps=7, warmup=2)
+    fit(network(keras), data(tf, 6), watch, epochs=2, validation_data=data(tf, 3, 0.05))
+    trace, timeline = watch.trace, labkit.Timeline(watch.trace)
+    script = trace.where(trace.select(kind="script"))
+    assert [trace.names[i] for i in script.name.tolist()] == ["epoch 1", VALIDATION, "epoch 2"]
+    assert trace.run.images == 7 * BATCH, "those of the validation are not among them"
+    assert [lane.kind for lane in timeline.lanes[:3]] == ["accelerator", "wait", "script"]
+    span = script.where(script.select("train"))
+    start, end = int(span.start_ns[0]) - timeline.start_ns, int(span.end_ns[0]) - timeline.start_ns
+    assert end - start >= 3 * 0.05e9
+    busy = timeline.accelerator.busy
+    assert any(a <= start and end <= b for a, b in zip(busy.start, busy.end, strict=True)), "it works in a validation"
+    assert timeline.steps == 7
+    assert THREAD_KINDS.index("script") == 1
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize(
+    ("batches", "each", "epochs", "asked", "watched"),
+    [
+        (20, 6, 3, 300, 60), (20, 7, 1, 300, 20), (7, 3, 2, 300, 14),
+        (20, 6, 1, 14, 18), (20, 6, 3, 30, 32), (5, 5, 3, 10, 10),
+    ],
+)  # fmt: skip
+def test_a_call_of_several_steps_may_end_with_the_data(tf, keras, batches, each, epochs, asked, watched):
+    """The question that finds the end of the data is no step, and a window ends only with the call that fills it."""
+    watch, model = labextras.fit.Watch(asked, warmup=0), network(keras, steps_per_execution=each)
+    fit(model, data(tf, batches), watch, epochs=epochs, validation_data=data(tf, 2))
+    run = watch.trace.run
+    assert int(model.optimizer.iterations) == batches * epochs
+    assert (run.steps, run.images, run.batch_size) == (watched, watched * BATCH, BATCH)
+    note = run.profiler.note or ""
+    assert ("the training ended after" in note) == (watched < asked)
+    assert "events per image" not in note or int(note.split(" events per image")[0].split()[-1]) < 1_000
+
+
+@pytest.mark.parametrize("optimizer", ["accumulates", "scales"])
+def test_steps_are_counted_where_the_optimizer_leaves_some_out(tf, keras, optimizer):
+    """It accumulates gradients of four steps, or scales the loss and takes no step where a gradient is not finite."""
+    model, watch = network(keras, steps_per_execution=5), labextras.fit.Watch(30, warmup=0)
+    inner = keras.optimizers.SGD(gradient_accumulation_steps=4 if optimizer == "accumulates" else None)
+    model.compile(
+        inner if optimizer == "accumulates" else keras.optimizers.LossScaleOptimizer(inner),
+        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+        steps_per_execution=5,
+    )
+
+    def spoil(number, batch):
+        images, labels = batch
+        return (images / tf.cast(number != 6, tf.float32) if optimizer == "scales" else images), labels
+
+    fit(model, data(tf, 10).enumerate().map(spoil), watch, epochs=4)
+    run = watch.trace.run
+    assert int(model.optimizer.iterations) < 40
+    assert (run.steps, run.images, run.batch_size) == (30, 30 * BATCH, BATCH)
+    fit(model, data(tf, 8).enumerate().map(spoil), watch, epochs=2)
+    assert (watch.trace.run.steps, watch.trace.run.images) == (16, 16 * BATCH), "the last call finds three batches"
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("each", [1, 2, 4])
+@pytest.mark.parametrize("place", ["device", "mirrored"])
+def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, place, each):
+    dataset, watch = data(tf, 20, 0.01), labextras.fit.Watch(steps=8)
+    if place == "device":
+        model = network(keras, steps_per_execution=each)
+        fit(model, dataset.apply(tf.data.experimental.prefetch_to_device("/CPU:0")), watch)
+    else:
+        with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
+            model = network(keras, steps_per_execution=each)
+        fit(model, dataset, watch)
+    trace = watch.trace
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    assert len(waits) == len(trains) == trace.run.steps == 8
+    assert (waits.end_ns <= trains.start_ns).all()
+    assert (trace.run.images, trace.run.batch_size) == (8 * BATCH, BATCH)
+
+
+def test_a_script_may_make_its_function_anew_or_evaluate_with_it(tf, keras):
+    class Anew(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 8:
+                self.model.make_train_function(force=True)
+
+    model, watch = network(keras), labextras.fit.Watch(steps=6)
+    model.evaluate(data(tf, 2), verbose=0, callbacks=[watch])
+    fit(model, data(tf, 20), Anew(), watch)
+    assert (watch.trace.run.steps, watch.trace.run.images) == (6, 6 * BATCH)
+
+
+def test_another_profiler_is_left_alone_and_the_training_goes_on(tf, keras, tmp_path):
+    def loop(step):
+        with step:
+            for images, _ in data(tf, 2):
+                with step(images):
+                    pass
+
+    plain = fit(network(keras), data(tf, 12))
+    watch, step = labextras.fit.Watch(steps=3), labextras.fit.watching(warmup=0)
+    tf.profiler.experimental.start(str(tmp_path))
+    try:
+        with pytest.warns(UserWarning, match="already running"):
+            losses = fit(network(keras), data(tf, 12), watch)
+        with pytest.warns(UserWarning, match="already running"):
+            loop(step)
+    finally:
+        tf.profiler.experimental.stop()
+    assert losses == plain
+    assert list(tmp_path.rglob("*.xplane.pb")), "the other one has its profile"
+    for one in (watch, step):
+        with pytest.raises(RecordingError, match="already running"):
+            assert one.trace
+
+
+def test_an_interrupted_training_leaves_nothing_behind(tf, keras):
+    class Interrupt(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            if batch == 4:
+                raise KeyboardInterrupt
+
+    model, first, second = (
+        network(keras),
+        labextras.fit.Watch(steps=5, warmup=1),
+        labextras.fit.Watch(steps=5, warmup=1),
+    )
+    with pytest.raises(KeyboardInterrupt):
+        fit(model, data(tf, 12), first, Interrupt())
+    fit(model, data(tf, 12), second)
+    assert second.trace.run.steps == 5
+    with pytest.raises(RecordingError, match="interrupted"):
+        assert first.trace
+
+
+@contextlib.contextmanager
+def profiling(tf, folder):
+    """Run a profiler of one's own as soon as no other one runs."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            tf.profiler.experimental.start(str(folder))
+            break
+        except tf.errors.AlreadyExistsError:
+            assert time.monotonic() < deadline, "the profiler was never given back"
+            time.sleep(0.02)
+    try:
+        yield
+    finally:
+        tf.profiler.experimental.stop()
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
+@pytest.mark.parametrize("place", ["on_train_batch_end", "on_test_batch_begin", "on_epoch_end"])
+def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, error, place):
+    """No callback is called, and a program that keeps the error, as Jupyter does, keeps the frames of the training.
+
+    Reading the stack of the thread that trains, while it goes on, has crashed the interpreter.
+    """
+    monkeypatch.setattr(sys, "_current_frames", lambda: pytest.fail("it reads the stack of another thread"))
+
+    def leave(*_, **named):
+        raise error
+
+    model, watch, leaving = network(keras), labextras.fit.Watch(steps=50, warmup=0), keras.callbacks.Callback()
+    setattr(leaving, place, leave)
+    with pytest.raises(error) as kept:
+        fit(model, data(tf, 6), watch, leaving, validation_data=data(tf, 2))
+    with profiling(tf, tmp_path), pytest.raises(RecordingError, match="interrupted in the window"):
+        assert watch.trace
+    assert kept.traceback
+    assert getattr(model.train_function, "__self__", None) is not watch, "the function of Keras is back"
+    fit(model, data(tf, 6), watch)
+    assert watch.trace.run.steps == 6
+
+
+@pytest.mark.parametrize("by", ["fit", "a loop"])
+def test_an_interrupt_while_a_window_opens_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, by):
+    """There is no window as yet that somebody could end."""
+
+    def interrupted(sampler):
+        start(sampler)
+        raise KeyboardInterrupt
+
+    def train():
+        if by == "fit":
+            fit(network(keras), data(tf, 6), labextras.fit.Watch(steps=3, warmup=1))
+        else:
+            with labextras.fit.watching(steps=3, warmup=1) as step:
+                loop(tf, step)
+
+    start = Sampler.start
+    monkeypatch.setattr(Sampler, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt) as kept:
+        train()
+    with profiling(tf, tmp_path):
+        assert "labkit processor clock" not in {thread.name for thread in threading.enumerate()}
+    assert kept.traceback
+
+
+def test_the_training_after_one_that_was_left_is_none_of_the_watchs(tf, keras, tmp_path):
+    def leave(*_, **named):
+        raise ZeroDivisionError
+
+    model, watch, leaving = network(keras), labextras.fit.Watch(steps=3, warmup=0), keras.callbacks.Callback()
+    leaving.on_train_batch_end = leave
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            fit(model, data(tf, 6), watch, leaving)
+        fit(model, data(tf, 30, 0.01))
+        with pytest.raises(RecordingError, match="interrupted in the window"):
+            assert watch.trace
+    with profiling(tf, tmp_path):
+        fit(model, data(tf, 6))
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("place", ["here", "a thread"])
+def test_a_training_that_only_takes_its_time_is_not_given_up(tf, keras, place):
+    class Slow(keras.callbacks.Callback):
+        def on_train_batch_begin(self, batch, logs=None):
+            time.sleep(6 * LOOK_S if batch == 3 else 0)
+
+    model, watch = network(keras), labextras.fit.Watch(steps=4, warmup=1)
+    run = functools.partial(fit, model, data(tf, 8), watch, Slow())
+    if place == "here":
+        run()
+    else:
+        thread = threading.Thread(target=run)
+        thread.start()
+        thread.join()
+    assert watch.trace.run.steps == 4
+
+
+def test_a_step_that_fails_ends_the_window(tf, keras):
+    def fails(number):
+        tf.debugging.assert_less(number, tf.constant(5, tf.int64), "planted")
+        return tf.zeros((BATCH, 8, 8, 3)), tf.zeros(BATCH, tf.int32)
+
+    model, watch = network(keras), labextras.fit.Watch(warmup=1)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="planted"):
+        fit(model, tf.data.Dataset.range(8).map(fails), watch)
+    with pytest.raises(RecordingError, match="failed in the window"):
+        assert watch.trace
+    again = labextras.fit.Watch(steps=2, warmup=1)
+    fit(model, data(tf, 6), again)
+    assert again.trace.run.steps == 2
+
+
+@pytest.mark.parametrize("states", [True, False], ids=["the dataset states its batch", "it does not"])
+def test_the_images_of_a_train_step_of_ones_own_are_those_of_a_batch_that_is_stated(tf, keras, states):
+    model, watch = with_a_step_of_its_own(tf, keras), labextras.fit.Watch(steps=4)
+    dataset = data(tf, 12).unbatch().batch(BATCH, drop_remainder=states)
+    fit(model, dataset, watch)
+    assert watch.trace.run.steps == 4
+    assert watch.trace.run.images == (4 * BATCH if states else None)
+    assert "step time" in str(labkit.Timeline(watch.trace))
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("place", ["on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end"])
+@pytest.mark.parametrize("last", [True, False], ids=["watched last", "watched first"])
+def test_a_callback_that_evaluates_changes_no_count(tf, keras, place, last):
+    """It empties the loss that counts the images, fills it with its own, and tells no other callback."""
+    model, watch, other = network(keras), labextras.fit.Watch(steps=8, warmup=2), keras.callbacks.Callback()
+    setattr(other, place, lambda number, logs=None: model.evaluate(data(tf, 3), verbose=0))
+    fit(model, data(tf, 6).unbatch().batch(BATCH), *((other, watch) if last else (watch, other)), epochs=2)
+    assert (watch.trace.run.steps, watch.trace.run.images) == (8, 8 * BATCH)
+    assert model.reset_metrics == type(model).reset_metrics.__get__(model), "the function of Keras is back"
+    assert "reset_metrics" not in vars(model)
+
+
+@pytest.mark.parametrize("does", ["evaluate", "predict"])
+def test_a_callback_that_evaluates_is_a_validation(tf, keras, does):
+    def validate(epoch, logs=None):
+        if epoch == 0:
+            getattr(model, does)(data(tf, 4, 0.02), verbose=0)
+
+    model, watch, other = network(keras), labextras.fit.Watch(steps=8, warmup=2), keras.callbacks.Callback()
+    other.on_epoch_end = validate
+    fit(model, data(tf, 6), watch, other, epochs=2)
+    trace = watch.trace
+    spans = trace.where(trace.select(name=VALIDATION, kind="script"))
+    assert len(spans) == 1
+    assert spans.duration_ns[0] >= 4 * 0.02e9
+    assert not {"reset_metrics", "evaluate", "predict"} & vars(model).keys(), "the functions of Keras are back"
+
+
+def test_a_model_that_lets_nothing_be_put_in_its_place_trains_on(tf, keras):
+    class Fixed(keras.Sequential):
+        predict = property(lambda self: "what nobody may set")
+
+    def model():
+        fixed = Fixed(network(keras).layers)
+        fixed.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        return fixed
+
+    plain, watched, watch = fit(model(), data(tf, 6)), model(), labextras.fit.Watch(steps=3, warmup=1)
+    with pytest.warns(UserWarning, match="the training goes on: AttributeError.*predict") as warned:
+        assert fit(watched, data(tf, 6), watch) == plain
+    assert len(warned) == 1
+    assert not {"reset_metrics", "evaluate"} & vars(watched).keys(), "the functions of Keras are back"
+    with pytest.raises(RecordingError, match="predict"):
+        assert watch.trace
+
+
+def begun(watch, model):
+    """Let another function than ``fit`` train a model; return the watch before the first step, as callbacks see it."""
+    watch.set_model(model)
+    watch.on_train_begin()
+    watch.on_epoch_begin(0)
+    watch.on_train_batch_begin(0)
+    return watch
+
+
+def test_a_model_of_another_trainer_needs_only_what_trains(tf):
+    facts = {"name": "another", "steps_per_execution": 1, "metrics": [], "layers": []}
+    model = types.SimpleNamespace(train_function=lambda batches: tf.reduce_sum(next(batches)[0]), **facts)
+    batches, watch = iter(data(tf, 4)), begun(labextras.fit.Watch(steps=3, warmup=0), model)
+    own = [name for name in ("evaluate", "predict", "reset_metrics") if hasattr(model, name)]
+    for _ in range(3):
+        model.train_function(batches)
+    assert own == []
+    assert watch.trace.run.steps == 3
+
+
+def test_a_training_that_was_left_never_lacks_its_function(tf, keras):
+    """Another thread gives it back, while the next training may look for it."""
+    lacked = []
+
+    class Watched(keras.Sequential):
+        def __delattr__(self, name):
+            super().__delattr__(name)
+            lacked.extend([] if hasattr(self, name) else [name])
+
+    def leave(*_, **named):
+        raise ZeroDivisionError
+
+    model, watch, leaving = Watched(network(keras).layers), labextras.fit.Watch(warmup=0), keras.callbacks.Callback()
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    leaving.on_train_batch_end = leave
+    with pytest.raises(ZeroDivisionError):
+        fit(model, data(tf, 6), watch, leaving)
+    fit(model, data(tf, 6), labextras.fit.Watch(steps=3))
+    assert getattr(model.train_function, "__self__", None) is not watch
+    assert lacked == []
+
+
+def steps_after_one_that_is_gone():
+    """Let a watch go in its window, and return the steps of the next one."""
+    import keras
+    import tensorflow as tf
+
+    gone = weakref.ref(begun(labextras.fit.Watch(warmup=0), network(keras)))
+
+    def freed():
+        gc.collect()
+        return gone() is None
+
+    until(freed, "the watch to be freed", limit_s=60)
+    watch = labextras.fit.Watch(steps=3, warmup=0)
+    fit(network(keras), data(tf, 4), watch)
+    return watch.trace.run.steps
+
+
+def test_a_watch_that_nobody_needs_is_freed_and_gives_the_profiler_back():
+    """Where another function than ``fit`` is left in the window, nobody tells.
+
+    In a process of its own: an iterator that another test left may be found as garbage by the thread that calls Python
+    for it. That thread waits for its own end, within the search, and in that process nothing is ever freed again.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as apart:
+        assert apart.submit(steps_after_one_that_is_gone).result() == 3
+
+
+@pytest.mark.parametrize("batches", [4, 9], ids=["the dataset tells its end", "the end comes unforeseen"])
+def test_what_the_last_step_hands_over_ends_with_it_where_the_training_is_short(tf, keras, batches):
+    """TensorFlow on a CPU can be told to hand ops over and go on, as it does on a GPU."""
+    done = []
+
+    def work(number):
+        time.sleep(0.05)
+        done.append(time.time_ns())
+        return number
+
+    class Late(keras.Sequential):
+        def make_train_function(self, force=False):
+            super().make_train_function(force)
+            train, calls = self.train_function, itertools.count()
+
+            def late(batches):
+                if next(calls) == 4:
+                    raise StopIteration
+                return (train(batches), tf.py_function(work, [1], tf.int32))[0]
+
+            self.train_function = late
+
+    model, watch = Late(network(keras).layers), labextras.fit.Watch(steps=50, warmup=1)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    tf.config.experimental.set_synchronous_execution(False)
+    try:
+        fit(model, data(tf, batches), watch)
+    finally:
+        tf.config.experimental.set_synchronous_execution(True)
+    trains = watch.trace.where(watch.trace.select("train", kind="consumer"))
+    assert len(trains) == 3
+    assert int(trains.end_ns[-1]) >= done[3] - 1_000_000, "both clocks agree within a millisecond"
+
+
+def taken():
+    """Take 4 MB from the system: an array may get some that the process had before."""
+    memory = mmap.mmap(-1, 4_000_000)
+    memory.write(bytes(4_000_000))
+    return memory
+
+
+class Keeping:
+    """Batches of 4 MB that the program keeps, 20 ms each; the last one is there when the `profile` has ended."""
+
+    def __init__(self, tf, batches, profile=None):
+        self.kept, self.batches, self.profile, self.ended = [], batches, profile, []
+        self.dataset = data(tf, batches).map(lambda images, labels: (self.keep(tf, images), labels))
+
+    def keep(self, tf, images):
+        def load(pixels):
+            time.sleep(0.02)
+            self.kept.append(taken())
+            if self.profile and len(self.kept) == self.batches:
+                self.ended.append(self.profile.wait(10))
+            return pixels
+
+        return tf.ensure_shape(tf.numpy_function(load, [images], tf.float32), images.shape)
+
+
+@pytest.fixture
+def profile(monkeypatch):
+    """Return an event: the profile has ended and is read."""
+    ended, read = threading.Event(), xplane.read
+    monkeypatch.setattr(xplane, "read", lambda file: (ended.set(), read(file))[1])
+    return ended
+
+
+#: So many events may take 13 MB.
+FEW = 10_000
+TAKEN = (
+    r"the process has taken 13 MB since the window began, at most \d MB of it for [\d,]+ events .*: the window ended"
+)
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("how", ["validation_data", "evaluate", "predict"])
+def test_memory_that_a_validation_takes_ends_the_window(tf, keras, profile, how):
+    """However many batches it has, the profiler holds no more than it may."""
+    model, keeping, other = network(keras), Keeping(tf, 8, profile), keras.callbacks.Callback()
+    watch = labextras.fit.Watch(steps=12, warmup=2, max_events=FEW)
+    settings = {"validation_data": keeping.dataset} if how == "validation_data" else {}
+    if not settings:
+        other.on_epoch_end = lambda *_: getattr(model, how)(keeping.dataset, verbose=0)
+    fit(model, data(tf, 8), watch, other, epochs=2, **settings)
+    trace = watch.trace
+    assert (trace.run.steps, trace.run.images) == (6, 6 * BATCH), "of the first epoch"
+    assert len(keeping.kept) == 2 * 8
+    assert keeping.ended == [True], "before its last batch"
+    assert re.match(TAKEN + " after 6 of 12 steps", trace.run.profiler.note)
+
+
+def test_memory_that_the_training_keeps_is_not_all_the_profilers(tf, keras):
+    watch = labextras.fit.Watch(steps=12, warmup=2, max_events=FEW)
+    fit(network(keras), Keeping(tf, 20).dataset, watch)
+    assert re.match(TAKEN, watch.trace.run.profiler.note)
+    assert watch.trace.run.steps < 12
+
+
+def test_memory_that_is_taken_before_the_first_step_leaves_that_step(tf, keras):
+    def take(batch, logs=None):
+        kept.append(taken())
+        time.sleep(4 * LOOK_S if batch == 2 else 0)
+
+    watch, taking, kept = labextras.fit.Watch(warmup=2, max_events=1), keras.callbacks.Callback(), []
+    taking.on_train_batch_begin = take
+    fit(network(keras), data(tf, 5), watch, taking)
+    assert watch.trace.run.steps == 1
+    assert "the window ended after 1 of 20 steps" in watch.trace.run.profiler.note
+
+
+@pytest.mark.parametrize("more", [0, 2])
+def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile, more):
+    """What follows the loop, still under `watching`, is no step; a step that comes after all is none of the window."""
+    keeping = Keeping(tf, 8, profile)
+    with labextras.fit.watching(steps=12, warmup=2, max_events=FEW) as step:
+        for images, _ in data(tf, 6):
+            with step(images):
+                tf.reduce_sum(images)
+        assert len(list(keeping.dataset)) == 8
+        for images, _ in data(tf, more):
+            with step(images):
+                tf.reduce_sum(images)
+    trace = step.trace
+    assert (trace.run.steps, trace.run.images) == (4, 4 * BATCH)
+    assert keeping.ended == [True]
+    assert ("the process has taken" if more else "the training ended after 4 of 12") in trace.run.profiler.note
+
+
+def test_without_the_profiler_memory_ends_no_window(tf):
+    step, kept = labextras.fit.watching(steps=4, warmup=0, profile=False, max_events=1), []
+    with step:
+        for _ in range(4):
+            with step():
+                kept.append(taken())
+                time.sleep(2 * LOOK_S)
+    assert step.trace.run.steps == 4
+
+
+@pytest.mark.parametrize("counts", [1, 2])
+def test_a_loss_that_counts_steps_counts_no_images(tf, keras, counts):
+    model = with_a_step_of_its_own(tf, keras, counts=counts, steps_per_execution=4)
+    watch = labextras.fit.Watch(steps=8, warmup=4)
+    fit(model, data(tf, 16), watch)
+    assert (watch.trace.run.steps, watch.trace.run.images) == (8, 8 * BATCH)
+
+
+def test_a_training_that_is_short_says_so(tf, keras):
+    watch = labextras.fit.Watch(steps=50, warmup=4)
+    with pytest.raises(RecordingError, match="no training has run"):
+        assert watch.trace
+    fit(network(keras), data(tf, 10), watch)
+    assert watch.trace.run.steps == 6
+    assert "the training ended after 6 of 50 steps" in watch.trace.run.profiler.note
+    fit(network(keras), data(tf, 3), watch)
+    with pytest.raises(RecordingError, match="before step 4"):
+        assert watch.trace
+
+
+def test_the_profile_is_kept_where_xprof_looks_for_it(tf, keras, tmp_path):
+    fit(network(keras), data(tf, 10), labextras.fit.Watch(steps=4, keep=tmp_path))
+    labkit.record(data(tf, 10), labkit.accelerators.modelled(step_ms=1), steps=4, keep=tmp_path, progress=False)
+    files = sorted(tmp_path.glob("plugins/profile/*/*.xplane.pb"))
+    assert len(files) == 2, "each in a folder of its own"
+    assert len(list((tmp_path / "plugins" / "profile").iterdir())) == 2
+    for file in files:
+        assert file.read_bytes().count(xplane.STEP_MARK.encode()) >= 1, "the mark that makes a step of xprof's"
+        assert xplane.read(file).select(name="Iterator::Root").sum() >= 4
+
+
+def test_what_no_view_shows_is_left_out_unless_the_profile_is_kept(tf, keras, tmp_path, monkeypatch):
+    """What is handed from thread to thread, and pieces of memory, are most of what the profiler notes."""
+    files, read = [], xplane.read
+    monkeypatch.setattr(xplane, "read", lambda file: files.append(file.read_bytes()) or read(file))
+    unseen = [b"ThreadpoolListener::Record", b"MemoryAllocation", b"MemoryDeallocation"]
+    for _ in again(3):  # other threads work on between the start of the profiler and the word to leave that out
+        files.clear()
+        model, watches = network(keras), [labextras.fit.Watch(steps=4, keep=keep) for keep in (None, tmp_path)]
+        for watch in watches:
+            fit(model, data(tf, 12), watch)
+        found = [name for name in unseen if name in files[0]]
+        if not found:
+            break
+    assert found == []
+    assert unseen[0] in files[1]
+    short, whole = (watch.trace for watch in watches)
+    assert short.run.profiler.events < whole.run.profiler.events
+    calls = [{(row.name, row.where): row.calls for row in labextras.fit.operations(one).rows} for one in (short, whole)]
+    assert calls[0].keys() == calls[1].keys()
+    assert all(calls[0][key] == calls[1][key] for key in calls[0] if key[1] == "train step")
+
+
+def kinds_of_layers(trace):
+    """Return calls and kinds of layers of the train step."""
+    return {row.name: row.calls for row in labextras.fit.operations(trace, "name").rows if row.where == "train step"}
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("how", ["several steps in a call", "a model within the model", "a validation in the window"])
+def test_time_by_layer_is_that_of_the_train_steps_however_they_are_called(tf, keras, how):
+    """Loops and branches of Keras, and a model within the model, stand before the name of a layer."""
+
+    def watched(model, **settings):
+        watch = labextras.fit.Watch(steps=8, warmup=8)
+        fit(model, data(tf, 16).repeat(), watch, steps_per_epoch=12, epochs=2, **settings)
+        return kinds_of_layers(watch.trace)
+
+    plain, layers = watched(network(keras)), {"conv2d", "dense"}
+    if how == "several steps in a call":
+        found = watched(network(keras, steps_per_execution=4))
+    elif how == "a validation in the window":
+        found = watched(network(keras), validation_data=data(tf, 30))
+    else:
+        inner = keras.Sequential([network(keras), keras.layers.Reshape((4,))], name="encoder")
+        outer = keras.Sequential([keras.layers.Input((8, 8, 3)), inner, keras.layers.Rescaling(2.0)])
+        outer.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        found = watched(outer)
+        layers |= {"rescaling"}
+    assert layers <= found.keys(), found.keys()
+    assert not {"encoder", "small", "cond"} & found.keys(), found.keys()
+    assert found["conv2d"] == plain["conv2d"], "of eight steps each"
+
+
+def test_a_loop_of_ones_own_is_watched(tf):
+    found = 0.0
+    with labextras.fit.watching(steps=4, warmup=2) as step:
+        for images, _ in labkit.plain(data(tf, 10, 0.02)):
+            with step(images):
+                found += float(tf.reduce_sum(images))
+    trace = step.trace
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    assert len(waits) == len(trains) == 4
+    assert (waits.end_ns == trains.start_ns).all()
+    assert (waits.duration_ns[1:] >= 0.02e9).all(), "a batch takes 20 ms, all of them in next()"
+    assert trace.run.images == 4 * BATCH
+
+
+@pytest.mark.parametrize("evaluates", [False, True])
+def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
+    with labextras.fit.watching(steps=4, warmup=2) as step:
+        pairs = zip(data(tf, 10, 0.2), data(tf, 10), strict=True)
+        for number, ((images, _), (others, _)) in enumerate(pairs):
+            with step(images):
+                tf.reduce_sum(images + others)
+            if evaluates and number == 3:
+                begins = time.time_ns()
+                list(data(tf, 3, 0.4))
+                ends = time.time_ns()
+    waits = step.trace.where(step.trace.select("wait", kind="consumer"))
+    if evaluates:
+        before, after = waits.end_ns <= begins + 1_000_000, waits.start_ns >= ends - 1_000_000
+        assert (before | after).all(), "what is evaluated now and then is no wait for a batch"
+        assert before.any()
+        assert after.any()
+    else:
+        assert np.median(waits.duration_ns[1:]) >= 0.15e9, "the first dataset takes 200 ms, the second one nothing"
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_validation_in_a_loop_of_ones_own_belongs_to_no_step(tf, every):
+    relu = tf.function(tf.nn.relu)
+
+    def validate():
+        for images, _ in data(tf, 3, 0.03):
+            relu(images)
+
+    with labextras.fit.watching(steps=6, warmup=0) as step:
+        for number, (images, _) in enumerate(data(tf, 8)):
+            with step(images):
+                tf.reduce_sum(images)
+            if number % every == every - 1:
+                with step.validation():
+                    validate()
+    trace = step.trace
+    spans = trace.where(trace.select(name=VALIDATION, kind="script"))
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    assert len(spans) == 5 // every
+    assert (spans.duration_ns >= 3 * 0.03e9).all()
+    assert (waits.start_ns[every::every] >= spans.end_ns).all(), "what it asks for is no wait for a batch"
+    assert (trains.end_ns[every - 1 : 5 : every] <= spans.start_ns).all()
+    assert "Relu" not in {row.name for row in labextras.fit.operations(trace).rows if row.where == "train step"}
+
+
+def test_a_call_that_trains_several_steps_has_a_wait_for_each(tf):
+    batches = iter(data(tf, 60, 0.1))
+
+    @tf.function
+    def train(count):
+        total = 0.0
+        for _ in tf.range(count):
+            total += tf.reduce_sum(next(batches)[0])
+        return total
+
+    with labextras.fit.watching(steps=3, warmup=1) as step:
+        for _ in range(6):
+            with step():
+                train(tf.constant(4))
+    waits = step.trace.where(step.trace.select("wait", kind="consumer"))
+    assert step.trace.run.steps == len(waits) == 12
+    assert np.median(waits.duration_ns) >= 0.09e9
+
+
+def test_a_loop_whose_waits_nobody_saw_says_so(tf):
+    batches = [np.zeros((BATCH, 8, 8, 3), np.float32)] * 9
+    with labextras.fit.watching(steps=4, warmup=2) as step:
+        for images in batches:
+            with step(images):
+                tf.reduce_sum(images)
+    assert "let step.waits(batches) time them" in step.trace.run.profiler.note
+    with labextras.fit.watching(steps=4, warmup=2) as step:
+        for images in step.waits(batches):
+            with step(images):
+                tf.reduce_sum(images)
+    assert "step.waits" not in (step.trace.run.profiler.note or "")
+
+
+def loop(tf, step, batch=None):
+    """Train on six batches, or say that it is on `batch`; return how many steps it took."""
+    steps = 0
+    for images, _ in data(tf, 6):
+        with step(images if batch is None else batch):
+            steps += 1
+    return steps
+
+
+@pytest.mark.parametrize("batch", [3, 0.5, {}, [[]]], ids=str)
+def test_a_batch_that_nobody_can_count_stops_no_loop(tf, batch):
+    with (
+        labextras.fit.watching(steps=3, warmup=1) as step,
+        pytest.warns(UserWarning, match="how many images") as warned,
+    ):
+        assert loop(tf, step, batch) == 6
+    assert len(warned) == 1
+    assert (step.trace.run.steps, step.trace.run.images) == (3, None)
+
+
+def test_a_loop_that_nothing_stands_around_is_not_recorded_and_goes_on(tf, tmp_path):
+    step = labextras.fit.watching(steps=3, warmup=2)
+    with pytest.warns(UserWarning, match="does not stand around the loop") as warned:
+        assert loop(tf, step) == 6
+    assert len(warned) == 1
+    with profiling(tf, tmp_path), pytest.raises(RecordingError, match="does not stand around the loop"):
+        assert step.trace
+
+
+def test_a_loop_that_fails_ends_the_window(tf):
+    step = labextras.fit.watching(warmup=0)
+
+    def loop():
+        with step:
+            for images, _ in data(tf, 3):
+                with step(images):
+                    raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        loop()
+    with pytest.raises(RecordingError, match="the loop failed"):
+        assert step.trace
+
+
+@pytest.mark.parametrize("steps", [2, 50], ids=["a full window", "a loop that is short"])
+def test_the_last_step_ends_when_its_work_is_done(tf, steps):
+    """TensorFlow on a CPU can be told to hand ops over and go on, as it does on a GPU."""
+    done, gone_on = [], threading.Event()
+
+    def work(number):
+        gone_on.wait(20)
+        time.sleep(0.2)
+        done.append(time.time_ns())
+        return number
+
+    tf.config.experimental.set_synchronous_execution(False)
+    try:
+        with labextras.fit.watching(steps=steps, warmup=1) as step:
+            batches = iter(data(tf, 5))  # kept beyond the loop: to free it may wait for what was handed over
+            for number, (images, _) in enumerate(batches):
+                with step(images):
+                    gone_on.clear()
+                    tf.py_function(work, [1], tf.int32)
+                    handed_over = len(done)
+                    gone_on.set()
+                if steps > 2 and number == 2:
+                    break
+    finally:
+        tf.config.experimental.set_synchronous_execution(True)
+    trains = step.trace.where(step.trace.select("train", kind="consumer"))
+    assert handed_over < len(done), "the last op was still at work when the step had handed it over"
+    assert int(trains.end_ns[-1]) >= done[2] - 1_000_000, "both clocks agree within a millisecond"
+
+
+def test_keras_need_not_wait_for_it_after_a_batch(keras):
+    assert labextras.fit.Watch.on_train_batch_end is keras.callbacks.Callback.on_train_batch_end
+    assert labextras.fit.Watch.on_batch_end is keras.callbacks.Callback.on_batch_end
+
+
+@pytest.mark.parametrize(
+    ("wrong", "names"),
+    [
+        ({"steps": 0}, "steps is 0"),
+        ({"warmup": -1}, "warmup is -1"),
+        ({"keep": __file__}, "keep is .*; allowed: a folder"),
+    ],
+)
+def test_wrong_arguments_are_named(keras, wrong, names):
+    for kind in (labextras.fit.Watch, labextras.fit.watching):
+        with pytest.raises(ValueError, match=names):
+            kind(**wrong)
+
+
+def test_waits_and_parts_of_a_loop_are_timed_without_the_profiler(tf):
+    """A loop over anything: each step waits 20 ms for its batch, and 10 of its 15 ms are the part."""
+
+    def batches():
+        for _ in range(8):
+            time.sleep(0.08)
+            yield np.zeros((BATCH, 8, 8, 3), np.float32)
+
+    step = labextras.fit.watching(steps=4, warmup=2, profile=False)
+    with step:
+        for images in step.waits(batches()):
+            with step(images):
+                time.sleep(0.005)
+                with step.part("all-reduce", "transfer"):
+                    time.sleep(0.01)
+    trace = step.trace
+    waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
+    parts = trace.where(trace.select("transfer", kind="script"))
+    assert len(waits) == len(trains) == len(parts) == 4
+    assert (waits.duration_ns[1:] >= 80e6).all(), "the window begins with the first step, after its wait"
+    assert (parts.duration_ns >= 10e6).all()
+    assert (trains.start_ns + 5e6 <= parts.start_ns).all()
+    assert (parts.end_ns <= trains.end_ns).all()
+    assert parts.step.tolist() == trains.step.tolist()
+    assert trace.run.images == 4 * BATCH
+    assert "The profiler was left alone" in trace.run.profiler.note
+    assert {thread.kind for thread in trace.threads} == {"consumer", "script"}
+    advice = labkit.Timeline(trace).stalls.advice
+    assert "all-reduce" not in advice, "the waits are longer"
+
+
+def test_what_a_part_is_spent_on_is_checked():
+    step = labextras.fit.watching()
+    with pytest.raises(ValueError, match=r"category is 'train'; allowed: .*transfer"), step.part("x", "train"):
+        pass
+    with pytest.raises(TypeError, match="profile is 1; allowed: True or False"):
+        labextras.fit.watching(profile=1)

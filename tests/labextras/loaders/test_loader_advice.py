@@ -1,0 +1,448 @@
+"""What is advised for threads that decode: more cores, more threads, more work ahead, or processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from labkit.timeline.causes import thresholds
+from labkit.timeline.run import Host, LoaderFacts, OpTime, ProcessorTime, ThreadTime, Tree
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Span, Trace
+
+MS = 1_000_000
+LOADER = LoaderFacts("python", "Pool")
+
+
+def trace_of(threads, computes, ahead, cores=2, decode_ms=12, train_ms=8, loader=LOADER, work=("PIL decode", "decode")):
+    """Ten steps: in each, `threads` work at once and keep so many cores busy, before one trains or while one does."""
+    spans, now = [], 0
+    for step in range(10):
+        wait_ms = decode_ms - (train_ms if ahead else 0)
+        spans += [
+            Span("consumer", "wait for batch", "wait", now, wait_ms * MS, step),
+            Span("consumer", "train step", "train", now + wait_ms * MS, train_ms * MS, step),
+        ]
+        begin = now if not ahead else max(0, now - train_ms * MS)
+        end = now + wait_ms * MS
+        spans += [Span(f"thread {n}", *work, begin, max(0, end - begin), step) for n in range(threads)]
+        now += (wait_ms + train_ms) * MS
+    kinds = {"consumer": "consumer"} | {f"thread {n}": "pipeline" for n in range(threads)}
+    worked = sum(span.duration_ns for span in spans if span.name == work[0])
+    ops = {work[0]: OpTime(worked, int(worked * computes / threads))}
+    trace = Trace.from_spans(spans, kinds, origin="measured")
+    return trace.with_run(op_times=ops, host=Host(cpus=cores), loader=loader)
+
+
+@pytest.mark.parametrize(
+    ("case", "says"),
+    [
+        # Pillow lets go of the interpreter: the pause of the threads is no sign of turns that they take.
+        ({"threads": 2, "computes": 2, "ahead": False}, "a queue that holds more batches: workers rest while the acc"),
+        (
+            {"threads": 2, "computes": 2, "ahead": True},
+            "less work for the processor: PIL decode keeps 2.0 threads busy",
+        ),
+        (
+            {"threads": 2, "computes": 2, "ahead": True, "cores": 8},
+            "a pool of threads, or of processes: PIL decode runs",
+        ),
+        ({"threads": 2, "computes": 1, "ahead": False}, "processes in place of threads: they take turns at the interp"),
+        ({"threads": 4, "computes": 1, "ahead": True}, "processes in place of threads: they take turns at the interp"),
+    ],
+)
+def test_threads_that_decode_get_the_advice_that_helps(case, says):
+    advice = Timeline(trace_of(**case)).stalls.advice
+    assert advice.startswith(says), advice
+
+
+def test_lanes_that_begin_with_the_name_of_their_process_get_the_same_advice():
+    alone = trace_of(2, 1, ahead=True)
+    threads = tuple(thread._replace(name=f"process 0 · {thread.name}") for thread in alone.threads)
+    beside = replace(alone, threads=threads)
+    assert Timeline(beside).lanes[0].name == "process 0 · accelerator"
+    assert Timeline(beside).stalls.advice == Timeline(alone).stalls.advice
+
+
+def before_training(lane, name, category, loader=LOADER):
+    """Ten steps: the consumer's thread does something for 12 ms, and another lane decodes; then one trains for 8 ms."""
+    kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline", lane: "pipeline"}
+    spans = []
+    for step in range(10):
+        now = 20 * step * MS
+        spans += [
+            Span("consumer", "wait for batch", "wait", now, 12 * MS, step),
+            Span("in the consumer's thread", name, category, now, 12 * MS, step),
+            Span(lane, "PIL decode", "decode", now + 11 * MS, MS // 2, step),
+            Span("consumer", "train step", "train", now + 12 * MS, 8 * MS, step),
+        ]
+    trace = Trace.from_spans(spans, kinds, origin="measured")
+    return trace.with_run(host=Host(cpus=2), loader=loader)
+
+
+@pytest.mark.parametrize(
+    ("name", "computes", "says"),
+    [
+        ("DALI's threads", 0.0, "a larger num_threads of the pipeline where cores are free"),
+        (
+            "next of generator",
+            0.01,
+            "a pool of threads, or of processes, to work beside the training, unless a library",
+        ),
+        ("next of generator", 0.9, "a pool of threads, or of processes, to work beside the training: next of gen"),
+    ],
+)
+def test_what_waits_for_threads_that_nobody_sees_is_not_said_to_run_in_the_thread_that_trains(name, computes, says):
+    trace = before_training("in the consumer's thread", name, "map")
+    ops = {name: OpTime(120 * MS, int(120 * MS * computes)), "PIL decode": OpTime(5 * MS, 5 * MS)}
+    stalls = Timeline(trace.with_run(op_times=ops)).stalls
+    assert (stalls.cause, stalls.blame) == ("prep", name)
+    assert stalls.advice.startswith(says), stalls.advice
+    assert ("runs in the thread that trains" in stalls.advice) == (computes == 0.9)
+
+
+@pytest.mark.parametrize(
+    ("loader", "lane"),
+    [
+        (LoaderFacts("torch", "Augmented", {"workers": "2", "prefetch_factor": "2"}), "worker 0"),
+        (LoaderFacts("dali", "Augmented"), "in the consumer's thread"),
+    ],
+)
+def test_work_around_a_loader_is_for_its_workers_to_do(loader, lane):
+    stalls = Timeline(before_training(lane, "cv2.resize", "resize", loader)).stalls
+    assert stalls.advice == "let the workers of the loader do it: cv2.resize runs in the thread that trains."
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("sampler Sorted", "less work in the sampler: sampler Sorted runs in the thread that trains, with any number"),
+        ("wait for tf.data", "what a recording of the tf.data.Dataset itself advises: "),
+    ],
+)
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_more_workers_would_not_help_is_not_said_to_need_them(name, says, workers):
+    loader = LoaderFacts("torch", "DataLoader", {"workers": str(workers), "persistent_workers": "False"})
+    lane = "worker 0" if workers else "in the consumer's thread"
+    stalls = Timeline(before_training(lane, name, "map", loader)).stalls
+    assert (stalls.cause, stalls.blame) == ("prep", name)
+    assert stalls.advice.startswith(says), stalls.advice
+
+
+@pytest.mark.parametrize("lane", ["worker 0", "thread 0", "in the consumer's thread"])
+def test_only_workers_are_told_to_live_for_more_than_one_epoch(lane):
+    stalls = Timeline(before_training(lane, "begin an epoch", "other")).stalls
+    assert stalls.cause == "start"
+    says = "workers that live for more than one epoch" if lane == "worker 0" else "less to do at the start of each"
+    assert stalls.advice.startswith(says), stalls.advice
+
+
+@pytest.mark.parametrize(
+    ("keeps", "says"), [("False", "persistent_workers=True: "), ("True", "less to do at the start")]
+)
+def test_workers_that_live_on_are_not_said_to_start_anew(keeps, says):
+    loader = LoaderFacts("torch", "DataLoader", {"workers": "2", "persistent_workers": keeps})
+    stalls = Timeline(before_training("worker 0", "begin an epoch", "other", loader)).stalls
+    assert stalls.advice.startswith(says), stalls.advice
+
+
+@pytest.mark.parametrize(
+    ("outer", "says"),
+    [("a worker process starts", "persistent_workers=True: "), ("iter of the dataset", "less to do at the start")],
+)
+def test_what_a_worker_reads_while_it_starts_is_its_start(outer, says):
+    spans = []
+    for step in range(10):
+        now = 20 * step * MS
+        spans += [
+            Span("consumer", "wait for batch", "wait", now, 12 * MS, step),
+            Span("worker 0", outer, "other", now, 10 * MS, -1),
+            Span("worker 0", "file read", "read", now + MS, 8 * MS, -1),
+            Span("worker 0", "collate", "batch", now + 11 * MS, MS // 2, step),
+            Span("consumer", "train step", "train", now + 12 * MS, 8 * MS, step),
+        ]
+    trace = Trace.from_spans(spans, {"consumer": "consumer", "worker 0": "pipeline"}, origin="measured")
+    loader = LoaderFacts("torch", "DataLoader", {"workers": "1", "persistent_workers": "False"})
+    stalls = Timeline(trace.with_run(host=Host(cpus=2), loader=loader)).stalls
+    assert (stalls.cause, stalls.blame) == ("start", outer)
+    assert stalls.advice.startswith(says), stalls.advice
+
+
+@pytest.mark.parametrize(("workers", "says"), [("0", "workers (num_workers=1 or more): "), ("2", "a larger prefetch_")])
+def test_a_data_loader_without_workers_gets_no_prefetch_factor(workers, says):
+    loader = LoaderFacts("torch", "DataLoader", {"workers": workers})
+    advice = Timeline(trace_of(2, 2, ahead=False, loader=loader)).stalls.advice
+    assert advice.startswith(says), advice
+
+
+@pytest.mark.parametrize(
+    ("kind", "more", "ahead"),
+    [("DataLoader", "worker_count", "or worker_buffer_size"), ("MapDataset", "num_workers", "per_worker_buffer_size")],
+)
+def test_each_loader_of_grain_gets_the_names_of_its_own_arguments(kind, more, ahead):
+    loader = LoaderFacts("grain", kind)
+    advice = Timeline(trace_of(2, 2, ahead=True, cores=8, loader=loader)).stalls.advice
+    assert f"worker processes ({more})" in advice, advice
+    advice = Timeline(trace_of(2, 2, ahead=False, loader=loader)).stalls.advice
+    assert advice.startswith("a larger prefetch_buffer_size of ReadOptions,"), advice
+    assert ahead in advice, advice
+
+
+@pytest.mark.parametrize("pins", ["True", "False"])
+def test_pin_memory_is_said_only_to_a_loader_that_does_not_have_it(pins):
+    loader = LoaderFacts("torch", "DataLoader", {"workers": "2", "pin_memory": pins})
+    stalls = Timeline(before_training("worker 0", "pin memory", "copy", loader)).stalls
+    assert stalls.cause == "copy"
+    assert ("pin_memory=True" in stalls.advice) == (pins == "False")
+    assert "copy the next batch while this one trains" in stalls.advice
+
+
+def test_batches_move_into_the_workers_only_where_none_is_made_beside_the_training():
+    beside = Timeline(trace_of(2, 2, ahead=True, work=("numpy.stack", "batch"))).stalls
+    assert beside.cause == "batch"
+    assert beside.advice.startswith("a cheaper numpy.stack: "), beside.advice
+    for lane in ("worker 0", "thread 0"):
+        alone = Timeline(before_training(lane, "numpy.stack", "batch")).stalls
+        assert alone.cause == "batch"
+        assert alone.advice.startswith("make batches in the workers, not in the thread that trains"), alone.advice
+
+
+@pytest.mark.parametrize(("hidden", "says"), [(0, "loaders.known('module.function')"), (2, "let the loader start its")])
+def test_who_makes_batches_where_nobody_looks_is_told_how_to_show_it(hidden, says):
+    trace = before_training("thread 0", "waits for another thread", "iterator", replace(LOADER, hidden=hidden))
+    stalls = Timeline(trace).stalls
+    assert stalls.shares["unknown"] > 0.4
+    assert (stalls.cause, stalls.blame) == (None, None)
+    assert stalls.advice.startswith("nothing yet: ")
+    assert says in stalls.advice
+
+
+def test_a_generator_around_workers_is_told_to_have_more_of_them():
+    threads = trace_of(2, 2, ahead=True, cores=8)
+    names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in threads.threads)
+    advice = Timeline(replace(threads, threads=names)).stalls.advice
+    assert advice.startswith("more workers: PIL decode runs on 2.0 threads at a time"), advice
+
+
+def test_the_cause_of_a_gap_in_the_thread_that_trains_reads_as_a_sentence():
+    causes = Timeline(before_training("worker 0", "next of generator", "map")).causes
+    assert "next of generator in the consumer's thread" in str(causes[0]), causes[0]
+
+
+@pytest.mark.parametrize("computes", [0.5, 1.0])
+def test_threads_that_work_one_at_a_time_may_hold_the_interpreter_or_lack_calls(computes):
+    spans = []
+    for step in range(10):
+        now = 20 * step * MS
+        spans += [
+            Span("consumer", "wait for batch", "wait", now, 12 * MS, step),
+            *(Span(f"thread {n}", "spin", "map", now + 4 * n * MS, 4 * MS, step) for n in range(3)),
+            Span("consumer", "train step", "train", now + 12 * MS, 8 * MS, step),
+        ]
+    kinds = {"consumer": "consumer"} | {f"thread {n}": "pipeline" for n in range(3)}
+    ops = {"spin": OpTime(120 * MS, int(120 * MS * computes))}
+    trace = Trace.from_spans(spans, kinds, origin="measured")
+    advice = Timeline(trace.with_run(op_times=ops, host=Host(cpus=2), loader=LOADER)).stalls.advice
+    either = (
+        "processes in place of threads if spin is Python code, which holds the interpreter (GIL), and else more calls"
+    )
+    assert advice.startswith(either) == (computes == 1), advice
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("queue get", "queue empty"),
+        ("queue put", "queue full"),
+        ("receive", "unknown"),
+    ],
+)
+def test_a_wait_in_the_thread_that_trains_for_somebody_who_is_not_seen_is_nobodys_work(name, cause):
+    """The queue is named where it is one; a wait for another thread inside of its call belongs to it."""
+    kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline"}
+    spans = []
+    for step in range(10):
+        start = 20 * step * MS
+        spans += [
+            Span("consumer", "wait for batch", "wait", start, 12 * MS, step),
+            Span("in the consumer's thread", name, "iterator", start, 12 * MS, step),
+            *[Span("in the consumer's thread", "waits for another thread", "iterator", start + 1000, 11 * MS, step)]
+            * ("queue" in name),
+            Span("consumer", "train step", "train", start + 12 * MS, 8 * MS, step),
+        ]
+    timeline = Timeline(Trace.from_spans(spans, kinds, origin="measured").with_run(loader=LOADER))
+    stalls = timeline.stalls
+    assert {one.kind for one in timeline.causes} == {cause}
+    assert stalls.unexplained == pytest.approx(stalls.shares[cause])
+    assert (stalls.cause, stalls.blame) == (None, None)
+    assert stalls.advice.startswith("nothing yet: nobody saw what ran in most of the gaps")
+    assert ("queue" in stalls.advice) == ("queue" in str(timeline.causes[0])) == ("queue" in cause)
+
+
+@pytest.mark.parametrize(("rests_ms", "cause"), [(10, "queue empty"), (0.5, "prep")])
+def test_who_fills_a_queue_is_to_blame_while_it_works_and_the_queue_while_it_rests(rests_ms, cause):
+    kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline", "thread 0": "pipeline"}
+    spans = []
+    for step in range(10):
+        start, works = 20 * step * MS, int((12 - rests_ms) * MS)
+        spans += [
+            Span("consumer", "wait for batch", "wait", start, 12 * MS, step),
+            Span("in the consumer's thread", "queue get", "iterator", start, 12 * MS, step),
+            Span("thread 0", "PIL decode", "decode", start + 12 * MS - works, works - 10_000, step),
+            Span("consumer", "train step", "train", start + 12 * MS, 8 * MS, step),
+        ]
+    timeline = Timeline(Trace.from_spans(spans, kinds, origin="measured").with_run(loader=LOADER))
+    shares = timeline.stalls.shares
+    assert timeline.causes[3].kind == cause
+    assert shares["prep"] == pytest.approx((12 - rests_ms) / 20, abs=0.03)
+    assert shares.get("queue empty", 0) == pytest.approx(rests_ms / 20 if rests_ms > 1 else 0, abs=0.02)
+
+
+def queued(trace, share):
+    """Return a trace whose threads had a core for so much of the time in which they were ready."""
+    computed = sum(one.computed_ns for one in trace.run.op_times.values())
+    waited = int(computed * (1 / share - 1))
+    clock = ProcessorTime(queued_ns=waited, threads=(ThreadTime(computed, waited, 0),))
+    return trace.with_run(processor=clock)
+
+
+@pytest.mark.parametrize("ready", [0.25, 0.5])
+def test_of_work_without_a_core_as_much_is_a_wait_for_one_as_threads_were_ready_without(ready):
+    """Two workers compute all the time, as far as they have a core: the advice is that for their work."""
+    stalls = Timeline(queued(trace_of(2, 2 * ready, ahead=True), ready)).stalls
+    waits = stalls.shares["core wait"]
+    assert waits / (waits + stalls.shares["prep"]) == pytest.approx(1 - ready, abs=0.01)
+    assert (stalls.cause, stalls.blame) == ("prep", "PIL decode")
+    alone = Timeline(trace_of(2, 2, ahead=True)).stalls
+    assert "core wait" not in alone.shares
+    assert alone.blamed_share == pytest.approx(stalls.blamed_share)
+    gap = Timeline(queued(trace_of(2, 2 * ready, ahead=True), ready)).causes[3]
+    assert gap.kind == ("core wait" if ready < 0.5 else "prep")
+    assert "core" in str(gap)
+    assert "PIL decode" in str(gap)
+
+
+@pytest.mark.parametrize(
+    ("computes", "ready", "says"),
+    [
+        (
+            0.3,
+            0.25,
+            "nothing yet: threads waited for a core, so nobody can tell whether PIL decode needs more cores, or w",
+        ),
+        (1.0, 0.5, "less work for the processor: PIL decode keeps 2.0 threads busy"),
+    ],
+)
+def test_what_may_wait_for_something_else_is_not_told_to_work_less_where_cores_lack(computes, ready, says):
+    trace = queued(trace_of(2, computes, ahead=True), ready)
+    names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in trace.threads)
+    advice = Timeline(replace(trace, threads=names)).stalls.advice
+    assert advice.startswith(says), advice
+
+
+@pytest.mark.parametrize("category", ["read", "batch", "transfer"])
+@pytest.mark.parametrize(("computes", "says"), [(0.3, "nothing yet: threads waited for a core"), (1.0, "fewer ")])
+def test_more_work_at_once_is_no_advice_where_cores_lack(category, computes, says):
+    trace = queued(trace_of(2, computes, ahead=True, work=("load", category)), 0.25 if computes < 1 else 0.5)
+    names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in trace.threads)
+    advice = Timeline(replace(trace, threads=names)).stalls.advice
+    assert advice.startswith("a cheaper load" if (category, computes) == ("batch", 1.0) else says), advice
+
+
+@pytest.mark.parametrize("queued_ms", [0, 70, 900])
+def test_other_programs_are_said_to_hold_the_cores_only_where_workers_waited_for_longer_than_they_ran(
+    queued_ms, monkeypatch
+):
+    """No samples are taken of a loader with processes: what its threads computed is known of each."""
+    monkeypatch.setattr(thresholds, "CROWDED", 0.5)
+    trace = trace_of(2, 1.4, ahead=True)
+    computed = trace.run.op_times["PIL decode"].computed_ns
+    clock = ProcessorTime(queued_ns=queued_ms * MS, threads=(ThreadTime(computed, queued_ms * MS, 0),))
+    run = replace(trace.run, processor=clock, host=Host(cpus=2, others=0.5))
+    advice = Timeline(replace(trace, run=run)).stalls.advice
+    assert advice.startswith("nothing yet: other programs took") == (queued_ms > 1.5 * computed / MS), advice
+
+
+def test_shares_of_all_causes_can_be_asked_for():
+    shares = Timeline(trace_of(2, 2, ahead=True)).stalls.shares
+    assert [shares[cause] for cause in ("core wait", "GIL wait", "queue empty", "queue full")] == [0] * 4
+
+
+def asks(trace, pauses=200):
+    """Return a trace whose threads gave their core away so often in each second in which they had none."""
+    ((_, one),) = trace.run.op_times.items()
+    blocked = one.open_ns - one.computed_ns
+    return trace.with_run(
+        processor=ProcessorTime(threads=(ThreadTime(one.computed_ns, 0, blocked, pauses * blocked // 10**9),))
+    )
+
+
+def test_threads_that_have_ended_were_not_seen_to_take_no_turns():
+    clock = ProcessorTime(threads=(ThreadTime(MS, 0, 100 * MS, 1),))  # the consumer; its pools live for a batch each
+    advice = Timeline(trace_of(4, 1, ahead=True).with_run(processor=clock)).stalls.advice
+    assert advice.startswith("processes in place of threads"), advice
+
+
+@pytest.mark.parametrize(
+    ("threads", "computes", "waits"),
+    # Neither a core more than one, nor one that rests now and then, is the interpreter; nor is one thread alone.
+    [(4, 1.0, 0.75), (2, 1.0, 0.5), (4, 0.6, 0), (4, 1.8, 0), (1, 0.95, 0)],
+)
+def test_threads_that_keep_exactly_one_core_busy_wait_for_the_interpreter(threads, computes, waits):
+    stalls = Timeline(asks(trace_of(threads, computes, ahead=True, cores=4))).stalls
+    found = stalls.shares.get("GIL wait", 0)
+    assert found / (found + stalls.shares["prep"]) == pytest.approx(waits, abs=0.01)
+    assert stalls.cause == "prep"
+
+
+def test_threads_that_wait_for_answers_and_keep_one_core_busy_by_chance_do_not_wait_for_the_interpreter():
+    """Eight download for 70 ms, and decode for 10 ms without the interpreter: they wake as answers come."""
+    downloads = trace_of(8, 1.0, ahead=True, cores=4, work=("load", "map"))
+    for trace in (downloads, asks(downloads, pauses=14)):
+        shares = Timeline(trace).stalls.shares
+        assert shares["GIL wait"] == 0
+        assert shares["prep"] > 0.1
+    advice = Timeline(trace).stalls.advice
+    assert "load waits for something else than a core" in advice, advice
+    assert Timeline(asks(downloads)).stalls.shares["GIL wait"] > shares["prep"] / 2
+
+
+def test_ops_that_seem_to_have_computed_for_longer_than_all_processes_did_have_not():
+    """Few of their calls were asked: together they keep one core busy, and not nearly two."""
+    trace = asks(trace_of(4, 1.8, ahead=True, cores=4))
+    tree = Tree(1, trace.run.op_times["PIL decode"].computed_ns / 1.8e9, 0.0)
+    assert "GIL wait" not in Timeline(trace).stalls.shares
+    stalls = Timeline(trace.with_run(tree=tree)).stalls
+    waits = stalls.shares["GIL wait"]
+    assert waits / (waits + stalls.shares["prep"]) == pytest.approx(0.75, abs=0.01)
+    assert stalls.advice.startswith("processes in place of threads"), stalls.advice
+
+
+def test_a_read_that_sleeps_beside_threads_that_take_turns_does_not_wait_for_the_interpreter():
+    trace = asks(trace_of(4, 1.0, ahead=True, cores=4))
+    spins = trace.run.op_times["PIL decode"]
+    asleep = OpTime(spins.open_ns, spins.open_ns // 100)
+    assert "GIL wait" in Timeline(trace).stalls.shares
+    assert "GIL wait" not in Timeline(trace.with_run(op_times={"PIL decode": asleep, "spin": spins})).stalls.shares
+
+
+def test_a_pipeline_of_tf_data_has_no_waits_for_cores_or_the_interpreter():
+    trace = replace(trace_of(4, 1.0, ahead=True), run=replace(trace_of(4, 1.0, ahead=True).run, loader=None))
+    timeline = Timeline(queued(trace, 0.25))
+    assert set(timeline.stalls.shares) == set(timeline.causes[0].parts)
+    assert "core wait" not in timeline.stalls.shares
+
+
+def test_a_loader_that_waits_for_a_thread_of_which_nothing_is_seen_is_said_to_wait():
+    kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline"}
+    spans = []
+    for step in range(10):
+        spans += [
+            Span("consumer", "wait for batch", "wait", 20 * step * MS, 12 * MS, step),
+            Span("in the consumer's thread", "waits for another thread", "iterator", 20 * step * MS, 12 * MS, step),
+            Span("consumer", "train step", "train", (20 * step + 12) * MS, 8 * MS, step),
+        ]
+    stalls = Timeline(Trace.from_spans(spans, kinds, origin="measured").with_run(loader=LOADER)).stalls
+    assert stalls.cause == "prep"
+    assert "the loader waits in the thread that trains, and hardly computes there" in stalls.advice

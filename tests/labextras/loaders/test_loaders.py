@@ -1,0 +1,1149 @@
+"""Loaders that need nothing but Python: what is seen of them, in which process, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import contextlib
+import functools
+import inspect
+import io
+import itertools
+import multiprocessing
+import multiprocessing.pool
+import os
+import pickle
+import queue
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import photos_on_disk as disk
+import PIL.Image
+import PIL.ImageFile
+import psutil
+import pytest
+import repeats
+from waiting import until
+
+import labextras.loaders
+import labkit
+from labextras.loaders import described, rings
+from labextras.loaders import known_callables as known
+from labextras.loaders.wrapping import Wrapped
+from labkit.recording.processor_clock import scheduled
+from labkit.recording.recorder import RecordingError
+from labkit.timeline.run import LoaderFacts
+
+STEP = labkit.accelerators.modelled(step_ms=1)
+
+
+@pytest.fixture(scope="module")
+def paths(album):
+    return [str(path) for path in album.paths][:96]
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    """Other tests record at the same time."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def state():
+    """What a recording could leave changed."""
+    wrapped = (
+        builtins.open, io.open, PIL.Image.open, PIL.ImageFile.ImageFile.load, np.stack, np.load,
+        multiprocessing.queues.Queue.get, multiprocessing.queues.Queue.put, multiprocessing.queues.SimpleQueue.get,
+        multiprocessing.process.BaseProcess.start, threading.Condition.wait, multiprocessing.pool.ThreadPool.imap,
+        multiprocessing.reduction.ForkingPickler.__dict__["dumps"], ThreadPoolExecutor.submit,
+        queue.SimpleQueue,
+    )  # fmt: skip
+    files = {path.name for path in Path(tempfile.gettempdir()).glob("labkit-loader-*")}
+    children = {child for child in psutil.Process().children() if "resource_tracker" not in " ".join(child.cmdline())}
+    return wrapped, files, list(sys.meta_path), children
+
+
+def lanes(trace):
+    return {lane.name: lane for lane in labkit.Timeline(trace).lanes}
+
+
+def batches(*them):
+    yield from them
+
+
+def work_in(trace, what):
+    return {t.thread for t in trace if t.name == what}
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("pool", [None, *disk.POOLS])
+def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(paths, pool):
+    before = state()
+    trace = labkit.record(disk.Batches(paths * 3, pool=pool), STEP, steps=8)
+    assert state() == before
+    assert trace.run.steps == 8
+    assert trace.run.images == 8 * disk.BATCH
+    decoded = work_in(trace, "PIL decode")
+    if pool is None:
+        assert decoded == {"in the consumer's thread"}
+    elif "thread" in pool:
+        assert all(name.startswith("thread ") for name in decoded)
+    else:
+        assert decoded <= {"worker 0", "worker 1"}
+        assert decoded
+    # The first batch of the window may have been ready when it opened.
+    count = sum(span.name == "PIL decode" for span in trace)
+    assert count >= 7 * disk.BATCH, pool
+    assert trace.run.op_times["PIL decode"].computed_ns > 0
+
+
+@pytest.mark.parametrize("first", [3, 3 << 30])
+def test_a_pair_of_numbers_in_a_queue_is_no_batch_of_pytorch(first, monkeypatch):
+    """Places in a file need not fit where steps stand, and are none."""
+    from labextras.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 4.0)
+    fork = multiprocessing.get_context("fork")
+
+    def batches():
+        tasks, done = fork.Queue(), fork.Queue()
+        worker = fork.Process(target=disk.shards, args=(tasks, done), daemon=True)
+        worker.start()
+        try:
+            for place in range(first, first + 20):
+                tasks.put((place, 5))
+                yield done.get()[1]
+        finally:
+            worker.kill()
+            worker.join()
+
+    class Shards:
+        def __iter__(self):
+            return batches()
+
+    trace = labkit.record(Shards(), STEP, steps=6)
+    assert trace.run.steps == 6
+    assert {span.step for span in trace if span.thread.startswith("worker")} <= {-1}
+
+
+@pytest.mark.parametrize("number", [3 << 30, -(3 << 30), 1 << 70])
+def test_no_number_of_a_batch_is_too_large_for_a_span(number, tmp_path):
+    rings.prepare(tmp_path)
+    ring = rings.Ring(tmp_path)
+    ring.set_step(number)
+    ring.end(ring.begin("read", "read"))
+    assert rings.read(tmp_path)[0].records["step"].tolist() == [-1]
+    ring.close()
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("order", ["apply_async", "map_async", "imap", "imap_unordered"])
+def test_a_pool_of_threads_takes_its_function_by_its_name(paths, order):
+    class Named:
+        def __iter__(self):
+            with multiprocessing.pool.ThreadPool(2) as pool:
+                for i in range(0, len(paths), 8):
+                    if order == "apply_async":
+                        jobs = [pool.apply_async(func=disk.load, args=(path,)) for path in paths[i : i + 8]]
+                        yield np.stack([job.get() for job in jobs])
+                    else:
+                        made = getattr(pool, order)(func=disk.load, iterable=paths[i : i + 8])
+                        yield np.stack(made.get() if order == "map_async" else list(made))
+
+    trace = labkit.record(Named(), STEP, steps=4)
+    assert {span.category for span in trace if span.name == "load"} == {"map"}
+
+
+def test_threads_of_pools_that_follow_each_other_share_their_lanes(paths):
+    """A pool for each batch works as long as one that lives on: what keeps up must not depend on their names."""
+
+    class PoolEach:
+        def __iter__(self):
+            while True:
+                with ThreadPoolExecutor(2) as pool:
+                    yield np.stack(list(pool.map(disk.load, paths[:8])))
+
+    trace = labkit.record(PoolEach(), STEP, steps=12)
+    decoded = work_in(trace, "PIL decode")
+    assert 1 <= len(decoded) <= 2, decoded
+    assert all(name.startswith("thread ThreadPoolExecutor-") for name in decoded)
+
+
+def test_threads_that_work_at_the_same_time_have_a_lane_each(paths):
+    class TwoPools:
+        def __iter__(self):
+            with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
+                while True:
+                    jobs = [pool.submit(disk.load, path) for path in paths[:8] for pool in (one, other)]
+                    yield np.stack([job.result() for job in jobs])
+
+    assert len(work_in(labkit.record(TwoPools(), STEP, steps=4), "PIL decode")) == 2
+
+
+def test_a_second_recording_finds_the_originals_and_sees_the_same(paths):
+    before = state()
+    counts = [sum(s.name == "file read" for s in labkit.record(disk.Batches(paths), STEP, steps=4)) for _ in range(3)]
+    assert state() == before
+    assert len(set(counts)) == 1
+    assert counts[0] >= 4 * disk.BATCH
+
+
+@pytest.mark.parametrize("rounds", [pytest.param(100, marks=pytest.mark.long), 10])
+def test_what_was_wrapped_is_undone_however_a_recording_ends(paths, rounds):
+    class Ends(disk.Batches):
+        def __iter__(self):
+            for number, batch in enumerate(super().__iter__()):
+                if number == 3:
+                    raise self.error
+                yield batch
+
+    before = state()
+    for number in range(rounds):
+        loader = Ends(paths)
+        loader.error = [KeyboardInterrupt(), ValueError("no"), SystemExit(), MemoryError()][number % 4]
+        expected = RecordingError if isinstance(loader.error, Exception) else type(loader.error)
+        with pytest.raises(expected):
+            labkit.record(loader, STEP, steps=8, warmup=1)
+        assert state() == before
+
+
+def test_an_interrupt_while_it_is_undone_leaves_nothing_wrapped(paths, monkeypatch):
+    def interrupted(wrapped):
+        signal.raise_signal(signal.SIGINT)
+        time.sleep(0.3)  # the main thread takes the signal meanwhile
+        undo(wrapped)
+
+    before, undo = state(), Wrapped.undo
+    monkeypatch.setattr(Wrapped, "undo", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        labkit.record(disk.Batches(paths), STEP, steps=4)
+    assert state() == before
+
+
+def test_names_that_other_modules_have_imported_are_wrapped_too_and_given_back(paths, monkeypatch):
+    imported = type(sys)("a_reader_of_ours")
+    imported.stack = np.stack
+    monkeypatch.setitem(sys.modules, "a_reader_of_ours", imported)
+
+    def batches():
+        for _ in range(6):
+            yield imported.stack([disk.load(path) for path in paths[:4]])
+
+    trace = labkit.record(batches(), STEP, steps=3)
+    assert "numpy.stack" in trace.run.op_times
+    assert imported.stack is np.stack
+    assert not hasattr(np.stack, "_labkit_times")
+
+
+def test_a_module_that_is_imported_in_the_middle_is_known(paths, tmp_path, monkeypatch):
+    (tmp_path / "late_reader.py").write_text("def shrink(image):\n    return image[::2, ::2].copy()\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    labextras.loaders.known("late_reader.shrink", category="resize")
+
+    def batches():
+        while True:
+            import late_reader
+
+            yield np.stack([late_reader.shrink(disk.load(path)) for path in paths[:4]])
+
+    trace = labkit.record(batches(), STEP, steps=3)
+    assert {s.category for s in trace if s.name == "late_reader.shrink"} == {"resize"}
+    sys.modules.pop("late_reader")
+
+
+class Produces:
+    """Two tasks of a pool, which end with the recording, make the batches."""
+
+    def __init__(self, work):
+        self.work, self.over = work, False
+
+    def __iter__(self):
+        ready, pool = queue.Queue(4), ThreadPoolExecutor(2)
+        for _ in range(2):
+            pool.submit(self.produce, ready)
+        try:
+            while True:
+                yield ready.get()
+        finally:
+            self.over = True
+
+    def produce(self, ready):
+        while not self.over:
+            batch = np.stack([self.work() for _ in range(8)])
+            with contextlib.suppress(queue.Full):
+                ready.put(batch, timeout=0.1)
+
+
+def computes_pixels():
+    return np.full((8, 8, 3), sum(k * k for k in range(10_000)) % 255, np.uint8)
+
+
+def waits_for_pixels():
+    time.sleep(0.002)
+    return np.zeros((8, 8, 3), np.uint8)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_task_that_never_ends_takes_what_its_thread_computed(counts, monkeypatch):
+    from labextras.loaders import session
+
+    if not counts:  # as on systems that do not tell the time of a thread
+        monkeypatch.setattr(session, "scheduled", lambda processes: {})
+    shares = []
+    for work in (waits_for_pixels, computes_pixels):
+        times = labkit.record(Produces(work), STEP, steps=12).run.op_times
+        shares += [one.computed_ns / one.open_ns for name, one in times.items() if name == "Produces.produce"]
+    if not (counts and scheduled([os.getpid()])):
+        assert not shares, "nobody knows whether it computes or waits"
+    else:
+        assert shares[1] > 4 * shares[0]
+
+
+def test_what_waits_is_told_from_what_computes_although_not_every_call_is_asked(tmp_path, monkeypatch):
+    """Functions take turns, and one waits in every fourth call: a fixed pattern would ask the same call each time."""
+    fourth = "time.sleep(0.006) if number % 4 == 1 else spin()"
+    bodies = {"waits": "time.sleep(0.002)", "works": "spin()", "both": fourth}
+    # 2 ms of a core, however fast it is: beside longer ones, what waits in every fourth call could not be told.
+    spin = "def spin():\n    end = time.thread_time() + 0.002\n    while time.thread_time() < end:\n        pass\n"
+    code = [spin] + [f"def {name}(number):\n    {body}\n" for name, body in bodies.items()]
+    turns = "".join(f"    {name}(number)\n" for name in bodies)
+    (tmp_path / "in_turns.py").write_text("import time\n" + "".join(code) + f"def all_of_them(number):\n{turns}")
+    monkeypatch.syspath_prepend(tmp_path)
+    import in_turns
+
+    for name in (*bodies, "all_of_them"):
+        labextras.loaders.known(f"in_turns.{name}")
+
+    def batches():
+        for number in itertools.count():
+            in_turns.all_of_them(number)
+            if number % 20 == 19:
+                yield np.zeros((4, 8, 8, 3), np.uint8)
+
+    quickest = {}
+    for _ in repeats.again(5):
+        times = labkit.record(batches(), STEP, steps=8).run.op_times
+        for name in (*bodies, "all_of_them"):
+            # A busy core draws out what is open; of each function, the recording counts that has the least of it.
+            now = times[f"in_turns.{name}"]
+            quickest[name] = min(quickest.get(name, now), now, key=lambda one: one.open_ns)
+        share = {name: quickest[name].computed_ns / quickest[name].open_ns for name in bodies}
+        left = quickest["all_of_them"].computed_ns / quickest["works"].computed_ns
+        if share["waits"] < 0.3 * share["works"] and 0.15 < share["both"] < 0.9 * share["works"] and left < 0.4:
+            break
+    assert share["waits"] < 0.3 * share["works"]
+    assert 0.15 < share["both"] < 0.9 * share["works"]
+    # Without the time of the callees, the caller has little time left, and little processor time.
+    assert left < 0.4
+    sys.modules.pop("in_turns")
+
+
+def test_a_module_that_is_imported_in_the_middle_has_the_originals_afterwards(tmp_path, monkeypatch):
+    (tmp_path / "late_names.py").write_text("from numpy import stack\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def batches():
+        while True:
+            import late_names
+
+            yield late_names.stack([np.zeros((8, 8, 3), np.uint8)] * 4)
+
+    trace = labkit.record(batches(), STEP, steps=3)
+    assert any(span.name == "numpy.stack" for span in trace)
+    assert sys.modules.pop("late_names").stack is np.stack
+    pickle.dumps(np.stack)
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("how", ["not at all", "open", "read_bytes", "Path.open"])
+def test_the_files_that_a_loader_reads_are_seen_and_no_others(tmp_path, how):
+    """labkit itself asks the system about processes meanwhile."""
+    path = tmp_path / "pixels"
+    path.write_bytes(bytes(4 * 8 * 8 * 3))
+
+    def read():
+        if how == "read_bytes":
+            return path.read_bytes()
+        with path.open("rb") if how == "Path.open" else open(path, "rb") as file:
+            return file.read()
+
+    def batches():
+        while True:
+            data = bytes(4 * 8 * 8 * 3) if how == "not at all" else read()
+            yield np.frombuffer(data, np.uint8).reshape(4, 8, 8, 3)
+
+    opened = [span for span in labkit.record(batches(), STEP, steps=10) if span.name == "open file"]
+    assert len(opened) == 0 if how == "not at all" else 9 <= len(opened) <= 11
+
+
+def test_ones_own_function_is_known_in_processes_that_begin_anew(paths):
+    labextras.loaders.known("photos_on_disk.load", category="decode")
+    trace = labkit.record(disk.Batches(paths, pool="spawn pool"), STEP, steps=4)
+    assert {s.category for s in trace if s.name == "photos_on_disk.load"} == {"decode"}
+
+
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("pool", [None, "thread executor", "process executor", "spawn pool"])
+def test_a_function_that_a_loader_keeps_is_known_and_is_itself_again_afterwards(paths, pool):
+    """In an attribute, as a default value, in a partial: code that kept it before calls the same object."""
+    labextras.loaders.known("photos_on_disk.scaled", category="resize")
+    code, kept = disk.scaled.__code__, functools.partial(disk.scaled, size=24)
+    trace = labkit.record(disk.Batches(paths, kept, pool=pool), STEP, steps=3)
+    assert {s.category for s in trace if s.name == "photos_on_disk.scaled"} == {"resize"}
+    assert disk.scaled.__code__ is code
+    assert not vars(disk.scaled)
+    assert kept(paths[0]).shape == (24, 24, 3)
+
+
+STAGES = """
+import functools
+import time
+
+def spin():
+    sum(range(30_000))
+
+def doubled(source):
+    for one in source:
+        spin()
+        sent = yield one * 2
+        assert sent is None
+    return "done"
+
+async def fetched(number):
+    import asyncio
+    spin()
+    await asyncio.sleep(0.001)
+    spin()
+    return number
+
+async def streamed():
+    yield 1
+
+class Reader:
+    def numbers(self):
+        for number in range(1_000_000):
+            spin()
+            yield number
+
+def made(number):
+    def inner():
+        spin()
+        yield number + number
+    return inner
+
+closure = made(3)
+size = 3
+"""
+
+
+@pytest.fixture
+def stages(tmp_path, monkeypatch):
+    (tmp_path / "own_stages.py").write_text(STAGES)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = known.own()
+    known.replace_own([])
+    import own_stages
+
+    yield own_stages
+    sys.modules.pop("own_stages")
+    known.replace_own(before)
+
+
+def test_the_steps_of_generators_and_coroutines_are_seen_and_they_stay_what_they_are(stages):
+    for name in ("doubled", "fetched", "Reader.numbers", "closure"):
+        labextras.loaders.known(f"own_stages.{name}", category="decode")
+    kept, kinds, results = stages.doubled, set(), set()
+
+    def ends():
+        results.add((yield from kept([])))
+
+    def batches():
+        numbers = stages.doubled(stages.Reader().numbers())
+        for number in numbers:
+            kinds.add((inspect.isgeneratorfunction(kept), inspect.iscoroutinefunction(stages.fetched)))
+            results.add(asyncio.run(stages.fetched(number % 2)))
+            results.update(stages.closure())
+            list(ends())
+            yield np.zeros((4, 8, 8, 3), np.uint8)
+
+    before = kept.__code__, vars(stages.Reader)["numbers"], stages.closure
+    trace = labkit.record(batches(), STEP, steps=6)
+    assert (kept.__code__, vars(stages.Reader)["numbers"], stages.closure) == before
+    assert kinds == {(True, True)}
+    assert results == {"done", 0, 6}
+    counts = {name: sum(span.name == f"own_stages.{name}" for span in trace) for name in ("fetched", "Reader.numbers")}
+    assert counts["fetched"] >= 2 * counts["Reader.numbers"] - 2 >= 8, "before and after it waits"
+    assert {span.category for span in trace if span.name.startswith("own_stages")} == {"decode"}
+    assert "shows nothing" not in (trace.run.profiler.note or "")
+
+
+def test_what_a_generator_is_told_arrives_and_it_ends_where_it_is_closed(stages):
+    events = []
+
+    def echo():
+        try:
+            while True:
+                try:
+                    events.append((yield))
+                except KeyError as error:
+                    events.append(type(error))
+        finally:
+            events.append("closed")
+
+    stages.echo = echo
+    labextras.loaders.known("own_stages.echo")
+
+    def batches():
+        one = stages.echo()
+        next(one)
+        one.send(3)
+        one.throw(KeyError())
+        one.close()
+        yield from [np.zeros((4, 8))] * 9
+
+    labkit.record(batches(), STEP, steps=3)
+    assert events == [3, KeyError, "closed"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("Reader", r"it is a class \(name a method of it, such as __init__\); allowed: a function, or a method"),
+        ("streamed", "it is an asynchronous generator; allowed"),
+        ("size", "it is a int; allowed"),
+        ("spni", "it is nothing that this process imported, nor another one called; allowed"),
+    ],
+)
+def test_a_name_that_shows_nothing_is_said_to(stages, name, says):
+    labextras.loaders.known(f"own_stages.{name}")
+    trace = labkit.record(batches(*[np.zeros((4, 8))] * 9), STEP, steps=3)
+    assert re.search(rf"loaders.known\('own_stages.{name}'\) shows nothing: {says}", trace.run.profiler.note)
+
+
+@pytest.mark.parametrize("name", ["load", "", "a b.c", 3, ".load"])
+def test_a_name_without_a_module_is_no_name_of_a_function(name):
+    with pytest.raises(ValueError, match="name is"):
+        labextras.loaders.known(name)
+
+
+def test_a_category_that_is_none_of_a_pipeline_is_refused():
+    with pytest.raises(ValueError, match="train"):
+        labextras.loaders.known("photos_on_disk.load", category="train")
+
+
+def test_code_that_computes_is_told_from_code_that_waits(paths):
+    busy, idle = (labkit.record(disk.Batches(paths, f), STEP, steps=3) for f in (disk.compute, disk.rest))
+    name = "next of Batches"
+    assert {s.category for s in busy if s.name == name} == {"map"}
+    assert labkit.Timeline(busy).stalls.cause == "prep"
+    assert labkit.Timeline(idle).efforts == {} or labkit.Timeline(idle).efforts[name].computes is False
+
+
+@pytest.mark.parametrize("through", [iter, lambda dataset: dataset.as_numpy_iterator()])
+def test_tf_data_inside_a_loader_is_named_as_what_is_waited_for(through):
+    import tensorflow as tf
+
+    dataset = tf.data.Dataset.from_generator(rests, output_signature=tf.TensorSpec((8, 4), tf.uint8))
+    trace = labkit.record((batch for batch in through(dataset)), STEP, steps=5)
+    assert work_in(trace, "wait for tf.data") == {"in the consumer's thread"}
+    assert labkit.Timeline(trace).stalls.blame == "wait for tf.data"
+
+
+def rests():
+    while True:
+        time.sleep(0.02)
+        yield np.zeros((8, 4), np.uint8)
+
+
+def test_a_loader_begins_again_as_in_a_training_loop_and_a_generator_ends(paths):
+    loader = disk.Batches(paths[:24])  # three batches
+    trace = labkit.record(loader, STEP, steps=7)
+    assert trace.run.steps == 7
+    assert sum(s.name == "begin an epoch" for s in trace) == 2
+    trace = labkit.record(iter(loader), STEP, steps=7, warmup=1)
+    assert trace.run.steps == 2
+    assert "ended after 2 of 7 steps" in trace.run.profiler.note
+    assert labkit.record(loader, STEP, steps=None, warmup=1).run.steps == 2
+
+
+class Resets:
+    """Three batches in each epoch, as loaders count that are their own iterator."""
+
+    def __iter__(self):
+        self.number = 0
+        return self
+
+    def __next__(self):
+        if self.number == 3:
+            raise StopIteration
+        self.number += 1
+        return np.zeros((8, 4), np.uint8), np.arange(8)
+
+
+class ByNumber:
+    """The same, in the way that Python iterated before there were iterators."""
+
+    def __getitem__(self, number):
+        if number == 3:
+            raise IndexError
+        return np.zeros((8, 4), np.uint8), np.arange(8)
+
+
+@pytest.mark.parametrize("loader", [Resets, ByNumber])
+def test_a_loader_that_is_its_own_iterator_begins_again_where_its_iter_does_something(loader):
+    trace = labkit.record(loader(), STEP, steps=7)
+    assert trace.run.steps == 7
+    assert trace.run.profiler.note is None or "ended" not in trace.run.profiler.note
+
+
+class Ahead:
+    """A thread makes the next batches; an epoch that has ended is over for good."""
+
+    def __init__(self, batches, last=None):
+        self._iterator, self.queue, self.last = batches, queue.Queue(2), last
+        threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        for batch in self._iterator:
+            self.queue.put(batch)
+        self.queue.put(self.last)
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        batch = self.queue.get()
+        if batch is self.last:
+            raise StopIteration
+        return batch
+
+
+def test_an_iterator_that_has_ended_is_not_asked_again():
+    trace = labkit.record(Ahead(batches(*[np.zeros((4, 8))] * 5)), STEP, steps=9, warmup=1)
+    assert "ended after 4 of 9 steps" in trace.run.profiler.note
+
+
+class Stream:
+    """It goes on where it was."""
+
+    def __init__(self):
+        self.batches = (np.full((4, 8), number) for number in itertools.count())
+
+    def __iter__(self):
+        return self.batches
+
+
+class Around(Stream):
+    def __init__(self):
+        self.stream = Stream()
+
+    def __iter__(self):
+        return iter(self.stream)
+
+
+@pytest.mark.parametrize("kind", [Stream, Around])
+def test_an_iterator_that_somebody_keeps_goes_on_after_a_recording(kind):
+    stream = kind()
+    labkit.record(stream, STEP, steps=3, warmup=2)
+    assert next(iter(stream))[0, 0] == 5
+    labkit.record(stream, STEP, steps=3, warmup=2)
+    assert next(iter(stream))[0, 0] == 11
+
+
+def bad_manners():
+    """Batches of somebody who goes on whatever happens."""
+    try:
+        while True:
+            yield np.zeros((4, 8))
+    except BaseException:
+        yield np.zeros((4, 8))
+
+
+class Made:
+    def __init__(self, make):
+        self.make = make
+
+    def __iter__(self):
+        return self.make()
+
+
+@pytest.mark.parametrize("make", [lambda: Ahead(itertools.repeat(np.zeros((4, 8)))), bad_manners])
+def test_an_iterator_that_cannot_be_closed_costs_no_trace(make):
+    assert labkit.record(Made(make), STEP, steps=3).run.steps == 3
+
+
+def test_a_running_generator_costs_no_trace():
+    def slowly():
+        while True:
+            threading.Event().wait(0.02)
+            yield np.zeros((4, 8))
+
+    assert labkit.record(Made(lambda: Ahead(slowly())), STEP, steps=3).run.steps == 3
+
+
+def test_an_iterator_that_nobody_keeps_ends_with_its_recording():
+    ended = []
+
+    def make():
+        try:
+            yield from itertools.repeat(np.zeros((4, 8)))
+        finally:
+            ended.append(True)
+
+    labkit.record(Made(make), STEP, steps=3)
+    assert ended == [True]
+
+
+@pytest.mark.parametrize(
+    ("loader", "error", "says"),
+    [
+        (lambda: 3, TypeError, "the pipeline is a int; allowed: a tf.data.Dataset, or anything else"),
+        (lambda: "photos", TypeError, "is a str"),
+        (lambda: batches(), ValueError, "is empty"),
+        (lambda: [np.zeros((4, 8))] * 9, TypeError, "is a list"),
+        (lambda: np.zeros((9, 4, 8)), TypeError, "is a ndarray"),
+        (lambda: batches(1, 2, 3), ValueError, "does not deliver batches"),
+        (lambda: batches((np.zeros((64, 64, 3), np.uint8), 1)), ValueError, "one image of 64×64×3 with its label"),
+        (lambda: batches((np.zeros((3, 64, 64), np.uint8), 1)), ValueError, "give the loader a batch_size"),
+        (lambda: batches(np.zeros((4, 8))), ValueError, "ended after 1 batch"),
+        (
+            lambda: batches(*[np.zeros((4, 8))] * 4, None),
+            RecordingError,
+            "ValueError: it gave None in place of its batch",
+        ),
+    ],
+)
+def test_what_is_no_loader_of_batches_gets_one_sentence(loader, error, says):
+    before = state()
+    with pytest.raises(error, match=says):
+        labkit.record(loader(), STEP, steps=4)
+    assert state() == before
+
+
+@pytest.mark.parametrize("kind", ["iter of a list", "iter of a function", "itertools"])
+def test_an_iterator_is_a_loader(kind):
+    many = [(np.zeros((4, 8)), np.zeros(4))] * 9
+    made = {
+        "iter of a list": iter(many),
+        "iter of a function": iter(many.pop, None),
+        "itertools": itertools.chain(many),
+    }
+    assert labkit.record(made[kind], STEP, steps=4).run.steps == 4
+
+
+@pytest.mark.parametrize("kind", [iter, lambda dataset: dataset.as_numpy_iterator()])
+def test_an_iterator_of_tf_data_is_told_to_be_the_dataset(kind):
+    import tensorflow as tf
+
+    with pytest.raises(TypeError, match=r"an iterator of tf\.data, .*; allowed: the tf\.data\.Dataset itself"):
+        labkit.record(kind(tf.data.Dataset.range(64).batch(8)), STEP, steps=2)
+
+
+def test_to_the_end_of_what_has_no_known_end_is_refused():
+    with pytest.raises(ValueError, match=r"nothing says that the pipeline ends \(it has no length\)"):
+        labkit.record((np.zeros((4, 8)) for _ in range(9)), STEP, steps=None)
+
+
+@contextlib.contextmanager
+def another_program():
+    """A child that loads nothing, such as a store or a board."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        yield
+        child.kill()
+
+
+@pytest.mark.long
+def test_processes_that_began_before_are_said_to_be_hidden(paths):
+    def batches_of(pool):
+        """Both processes load while the consumer waits: what is loaded ahead could be ready before the window."""
+        while True:
+            yield np.stack(pool.map(disk.load, paths[:32], chunksize=1))
+
+    with multiprocessing.get_context("fork").Pool(2) as pool, another_program():
+        trace = labkit.record(batches_of(pool), STEP, steps=4)
+    assert "2 processes of this program began before the recording" in trace.run.profiler.note
+    with another_program():
+        trace = labkit.record(disk.Batches(paths), STEP, steps=4)
+    assert "began before" not in (trace.run.profiler.note or "")
+
+
+@pytest.mark.parametrize(
+    ("module", "hidden"), [("loky.own_worker", 1), ("own_worker", 0), ("labkit.own_worker", 0), (None, 0)]
+)
+def test_a_module_that_runs_beside_may_be_a_worker_of_joblib(module, hidden, tmp_path):
+    """Its pool lives on from one recording to the next, and begins its workers as modules; so does a board."""
+    packages = tmp_path / "labkit", tmp_path / "loky"
+    for place in packages:
+        place.mkdir()
+    for place in (*packages, tmp_path):
+        (place / "own_worker.py").write_text("print(flush=True)\nwhile True:\n    pass\n")
+    program = ["-m", module] if module else [tmp_path / "own_worker.py"]
+    command = [sys.executable, "-u", *program, "--pipe", "14"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=tmp_path) as child:
+        child.stdout.readline()
+        # The steps are long, so that the child gets some time of a core within them.
+        trace = labkit.record(batches(*[np.zeros((4, 8))] * 9), labkit.accelerators.modelled(step_ms=50), steps=4)
+        child.kill()
+    assert trace.run.loader.hidden == hidden
+    says = "1 process of this program began before the recording, and what it does cannot be seen"
+    assert (says in (trace.run.profiler.note or "")) == bool(hidden)
+
+
+def connect():
+    time.sleep(1)
+
+
+def one_batch(number):
+    return np.full((4, 8), number)
+
+
+@pytest.mark.parametrize("kind", ["multiprocessing", "concurrent.futures"])
+def test_what_a_worker_of_a_pool_does_before_its_first_task_is_its_start(kind):
+    context = multiprocessing.get_context("fork")
+
+    class PoolForEachEpoch:
+        def __iter__(self):
+            if kind == "multiprocessing":
+                with context.Pool(2, initializer=connect) as pool:
+                    yield from pool.imap(one_batch, range(4))
+            else:
+                with ProcessPoolExecutor(2, mp_context=context, initializer=connect) as pool:
+                    yield from pool.map(one_batch, range(4))
+
+    trace = labkit.record(PoolForEachEpoch(), STEP, steps=4, warmup=1)
+    assert [s for s in trace if s.name == "a worker process starts" and s.duration_ns >= 1_000_000_000]
+    assert labkit.Timeline(trace).stalls.cause == "start"
+
+
+def send(made, connection):
+    """Take 30 ms for each batch, and compute for five of them."""
+    while True:
+        threading.Event().wait(0.025)
+        until = time.thread_time() + 0.005
+        while time.thread_time() < until:
+            pass
+        connection.send(made)
+
+
+def test_what_hidden_processes_do_is_nobodys_work_and_the_advice_says_so():
+    """The consumer seems to receive bytes for most of the time; it waits for somebody whose work is not seen."""
+    receives, sends = multiprocessing.Pipe(duplex=False)
+    made = np.zeros((4, 4096))  # more than a pipe holds, or batches wait in it when a busy machine begins at last
+    worker = multiprocessing.get_context("fork").Process(target=send, args=(made, sends), daemon=True)
+    worker.start()
+    try:
+        trace = labkit.record((receives.recv() for _ in itertools.count()), STEP, steps=12)
+    finally:
+        worker.kill()
+        worker.join()
+    assert trace.run.loader.hidden == 1
+    stalls = labkit.Timeline(trace).stalls
+    assert stalls.shares["unknown"] > 0.3, stalls.shares
+    assert stalls.cause is None
+    assert "let the loader start its workers in the recording" in stalls.advice
+    assert labkit.record(batches(*[np.zeros((4, 8))] * 4), STEP, steps=1).run.loader.hidden == 0
+
+
+def test_processes_that_rest_hide_no_work():
+    """As the workers that another loader keeps: they do nothing, and what is waited for is the loader's."""
+    receives, sends = multiprocessing.Pipe(duplex=False)
+    worker = multiprocessing.get_context("fork").Process(target=receives.recv, daemon=True)
+    worker.start()
+    until(lambda: psutil.Process(worker.pid).status() == psutil.STATUS_SLEEPING, "the process to rest")
+
+    def waits():
+        while True:
+            threading.Event().wait(0.03)
+            yield np.zeros((4, 8))
+
+    try:
+        trace = labkit.record(waits(), STEP, steps=12)
+    finally:
+        worker.kill()
+        worker.join()
+        sends.close()
+    assert trace.run.loader.hidden == 0
+    assert "began before" not in (trace.run.profiler.note or "")
+    assert labkit.Timeline(trace).stalls.cause == "prep"
+
+
+def test_a_loader_that_fails_leaves_what_was_seen_until_then(paths):
+    def batches():
+        for _ in range(5):
+            yield np.stack([disk.load(path) for path in paths[:4]])
+        raise ValueError("shard 7 is broken")
+
+    with pytest.raises(RecordingError, match="failed at step 3 of 9: ValueError: shard 7 is broken") as caught:
+        labkit.record(batches(), STEP, steps=9)
+    timeline = labkit.Timeline(caught.value.trace)
+    assert timeline.steps == 3
+    assert len(timeline.waits_ms) == 4, "the last wait had no end"
+    assert "PIL decode" in timeline.names
+
+
+def test_the_stop_button_stops_a_loader_that_waits(paths):
+    class Waits:
+        def __iter__(self):
+            yield from [np.zeros((4, 8))] * 3
+            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+            threading.Event().wait(20)
+
+    before = state()
+    with pytest.raises(KeyboardInterrupt):
+        labkit.record(Waits(), STEP, steps=8)
+    assert state() == before
+
+
+def test_a_loader_that_hangs_is_interrupted_and_named(monkeypatch):
+    from labextras.loaders import session
+
+    lock, held = threading.Lock(), []
+    lock.acquire()
+
+    def give_up():
+        held.append("until somebody else let go of the lock")
+        lock.release()
+
+    class Hangs:
+        def __iter__(self):
+            yield from [np.zeros((4, 8))] * 3
+            lock.acquire()
+
+    late = threading.Timer(30, give_up)
+    late.start()
+    monkeypatch.setattr(session, "STOPPED_S", 2.0)
+    with pytest.raises(RecordingError, match="stopped at step 1 of 8: no process computed for 2 s"):
+        labkit.record(Hangs(), STEP, steps=8)
+    late.cancel()
+    assert not held, "it hung on"
+
+
+def computes(path):
+    until = time.thread_time() + 0.001
+    while time.thread_time() < until:
+        pass
+
+
+def reads(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    os.read(descriptor, 4096)
+    os.close(descriptor)
+
+
+def opens(path):
+    open(path, "rb").close()
+
+
+@pytest.mark.parametrize("works", [computes, reads, opens])
+def test_a_loader_that_waits_long_and_works_little_does_not_hang(works, monkeypatch, tmp_path):
+    """As one that fills its buffer from a slow network: it computes for less than a tenth of the time."""
+    from labextras.loaders import session
+
+    (tmp_path / "part").write_bytes(bytes(4096))
+    monkeypatch.setattr(session, "STOPPED_S", 2.0)
+
+    def slowly():
+        yield from [np.zeros((4, 8))] * 2
+        for _ in range(200):
+            time.sleep(0.03)
+            works(tmp_path / "part")
+        yield from [np.zeros((4, 8))] * 2
+
+    assert labkit.record(slowly(), STEP, steps=2, warmup=1).run.steps == 2
+
+
+def test_what_was_measured_of_a_loader_that_hangs_is_said(monkeypatch):
+    from labextras.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 0.8)
+
+    def polls():
+        yield from [np.zeros((4, 8))] * 3
+        for _ in range(400):
+            threading.Event().wait(0.05)
+
+    says = r"no process computed for 1 s.*: all together took 0.0\d s of a core, and read \d+ bytes"
+    with pytest.raises(RecordingError, match=says):
+        labkit.record(polls(), STEP, steps=8, warmup=1)
+
+
+def test_a_program_that_reads_beside_hides_no_loader_that_hangs(monkeypatch, tmp_path):
+    """As a board that reads its logs again and again."""
+    from labextras.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 0.8)
+    (tmp_path / "log").write_bytes(bytes(4096))
+
+    def waits():
+        yield from [np.zeros((4, 8))] * 3
+        threading.Event().wait(8)
+
+    reads = f"while :; do cat {tmp_path / 'log'}; sleep .05; done"
+    with subprocess.Popen(["sh", "-c", reads], stdout=subprocess.DEVNULL) as board:
+        try:
+            with pytest.raises(RecordingError, match="no process computed for 1 s"):
+                labkit.record(waits(), STEP, steps=8, warmup=1)
+        finally:
+            board.kill()
+
+
+@pytest.mark.parametrize(
+    ("address", "rate", "works"), [("10.0.0.7", 1e5, True), ("10.0.0.7", 1e3, False), ("127.0.0.1", 1e5, False)]
+)
+def test_what_a_socket_brings_from_another_machine_is_a_sign_of_life(address, rate, works, monkeypatch):
+    """A library of C++ that fills its buffer takes next to no core, and the system counts no bytes for it."""
+    from labextras.loaders import session
+
+    to = SimpleNamespace(status=psutil.CONN_ESTABLISHED, raddr=SimpleNamespace(ip=address))
+    monkeypatch.setattr(psutil.Process, "net_connections", lambda self: [to], raising=False)
+
+    def cards(**_):
+        return {"eth0": SimpleNamespace(bytes_recv=int(rate * time.monotonic()))}
+
+    monkeypatch.setattr(psutil, "net_io_counters", cards)
+    monkeypatch.setattr(session, "STOPPED_S", 0.4)
+
+    def fills():
+        yield from [np.zeros((4, 8))] * 3
+        threading.Event().wait(1.2 if works else 20)
+        yield from [np.zeros((4, 8))] * 3
+
+    stopped = contextlib.nullcontext() if works else pytest.raises(RecordingError, match="no process computed")
+    with stopped:
+        assert labkit.record(fills(), STEP, steps=4, warmup=1).run.steps == 4
+
+
+def test_a_program_that_the_loader_runs_is_its_work(monkeypatch):
+    """As one that unpacks an archive before the first batch."""
+    from labextras.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 0.4)
+
+    def unpacks():
+        yield from [np.zeros((4, 8))] * 3
+        subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 1: pass"], check=True)
+        yield from [np.zeros((4, 8))] * 3
+
+    assert labkit.record(unpacks(), STEP, steps=4, warmup=1).run.steps == 4
+
+
+def test_a_slow_accelerator_is_no_loader_that_hangs(monkeypatch):
+    from labextras.loaders import session
+
+    monkeypatch.setattr(session, "STOPPED_S", 0.4)
+    trace = labkit.record(batches(*[np.zeros((4, 8))] * 4), labkit.accelerators.modelled(step_ms=900), steps=1)
+    assert trace.run.steps == 1
+
+
+def test_loaders_are_compared_on_equal_work_with_their_processes(paths):
+    plain, pool = disk.Batches(paths), disk.Batches(paths, pool="fork pool")
+    found = labkit.measure({"plain": plain, "two processes": pool}, STEP, steps=6, repeats=1)
+    table = str(found)
+    assert "CPU ms/image" in table
+    assert found.equal_work("two processes") == "yes", "equal labels"
+    assert "two processes: the pixels of its first photos are the same (beside plain)" in table
+    assert found["two processes"][0].memory_mb > 0
+    assert found["plain"][0].cpu_ms_per_image > 0
+
+
+def test_another_layout_is_stated_and_other_pixels_are_counted(paths):
+    class First(disk.Batches):
+        def __iter__(self):
+            for images, labels in super().__iter__():
+                yield np.moveaxis(np.minimum(images, 250) + 5, -1, 1), labels
+
+    table = str(labkit.measure({"last": disk.Batches(paths), "first": First(paths)}, STEP, steps=4, repeats=1))
+    assert "first: 64×64×3 per image against 3×64×64" in table or "3×64×64 per image against 64×64×3" in table
+    assert "of 255 on average" in table
+
+
+@pytest.mark.long
+def test_without_spans_nothing_is_wrapped_while_it_runs(paths):
+    seen = []
+
+    class Looks(disk.Batches):
+        def __iter__(self):
+            seen.append(hasattr(np.stack, "_labkit_times"))
+            yield from super().__iter__()
+
+    labkit.measure({"a": Looks(paths)}, STEP, steps=3, repeats=2, profile=False)
+    assert seen[:2] == [False, False], "timed by the clock alone"
+    assert seen[-1] is True, "the round for the pictures"
+
+
+def test_a_recorded_loader_goes_through_a_file(paths, tmp_path):
+    trace = labkit.record(disk.Batches(paths), STEP, steps=3, name="mine")
+    again = labkit.Trace.load(trace.save(tmp_path / "t.json.gz"))
+    assert again.run == trace.run
+    assert str(labkit.Timeline(again)) == str(labkit.Timeline(trace))
+    assert "loader            Batches" in str(labkit.Timeline(trace))
+
+
+def test_what_gives_batches_by_their_numbers_is_a_loader():
+    """The way in which Python iterated before there were iterators; many classes have no other."""
+
+    class Numbered:
+        def __init__(self):
+            self.asked = []
+
+        def __len__(self):
+            return 6
+
+        def __getitem__(self, number):
+            self.asked.append(number)
+            return np.full((4, 8, 8, 3), number, np.uint8), np.zeros(4)
+
+    numbered = Numbered()
+    trace = labkit.record(numbered, STEP, steps=4, warmup=2)
+    assert numbered.asked[:6] == list(range(6))
+    assert trace.run.images == 16
+    assert "next of Numbered" in {span.name for span in trace}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_epochs_of_a_dataset_of_keras_begin_and_end_as_in_fit(workers):
+    import keras
+
+    class Photos(keras.utils.PyDataset):
+        epoch, calls = 0, ()
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, number):
+            return np.full((4, 8, 8, 3), number, np.uint8), np.full(4, self.epoch)
+
+        def on_epoch_begin(self):
+            self.calls += ("begin",)
+
+        def on_epoch_end(self):
+            self.calls += ("end",)
+            self.epoch += 1
+
+    photos, before = Photos(workers=workers), state()
+    trace = labkit.record(photos, STEP, steps=7, warmup=1)
+    assert state() == before
+    assert photos.calls == ("begin", "end", "begin", "end", "begin"), "the last epoch was not read to its end"
+    assert sum(trace.run.work.labels.histogram.values()) == 28
+    assert len(trace.run.work.labels.histogram) == 3, "each epoch has the labels of its own"
+
+
+def test_whoever_indexes_a_dataset_of_keras_has_none_of_its_workers():
+    import keras
+
+    class Indexes:
+        def __init__(self):
+            self.photos = keras.utils.PyDataset(workers=4)
+
+        def __iter__(self):
+            yield self.photos[0]
+
+    assert described.Loader(Indexes()).facts == LoaderFacts("python", "Indexes")

@@ -1,0 +1,367 @@
+"""Which OpenCL drivers are loaded, which device comes first, and where compiled kernels are kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from labextras import offload
+from labextras.offload.opencl import drivers
+from labextras.offload.opencl.devices import rank
+
+DEBIANS = Path("/etc/OpenCL/vendors/pocl.icd")
+
+#: Compiles and runs a kernel, with a local size of its own so that it has a file of its own.
+KERNEL = """
+import numpy as np, pyopencl as cl, sys
+from labextras.offload import Engine
+engine = Engine()
+program = engine.build("kernel void triple(global int *x) { x[get_global_id(0)] *= 3; }")
+x = engine.upload(np.arange(10, dtype=np.int32))
+engine.run(cl.Kernel(program, "triple"), (10,), x, local=(5,))
+print("sum", engine.download(x, np.empty(10, np.int32)).sum())
+"""
+
+
+def python(code, *words, **environment):
+    """Run code in a fresh process, none of whose settings come from this one."""
+    ours = ("POCL_CACHE_DIR", "OCL_ICD_VENDORS", "LABKIT_OPENCL_GIVEN", "LABKIT_OPENCL_HOME")
+    env = {k: v for k, v in os.environ.items() if k not in ours}
+    command = [sys.executable, "-c", code, *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**env, **environment}, timeout=120)
+
+
+def at_home(place):
+    return (
+        f"import os; os.environ['LABKIT_OPENCL_HOME'] = {str(place)!r}; from labextras.offload.opencl import drivers\n"
+    )
+
+
+@pytest.fixture
+def home(tmp_path):
+    """Code that puts the lab's folder for OpenCL under `tmp_path`, to run before other code."""
+    return at_home(tmp_path)
+
+
+# -- the list ------------------------------------------------------------------------------
+
+
+@pytest.mark.opencl
+def test_the_list_is_the_same_in_every_process_and_pips_pocl_is_first():
+    listed = "[(d.number, d.platform, d.name, d.kind, d.version, d.compute_units, d.owner) for d in devices()]"
+    code = f"from labextras.offload import devices; print({listed})"
+    first, second = python(code), python(code)
+    here = eval(listed, {"devices": offload.devices})  # the same words in this process
+    assert first.stdout == second.stdout == f"{here}\n"
+    if any(d.owner == "pip" for d in offload.devices()):
+        assert offload.devices()[0].owner == "pip"
+    assert [d.number for d in offload.devices()] == list(range(len(offload.devices())))
+
+
+def test_pocl_is_preferred_by_name_and_owner_not_by_the_order_of_drivers():
+    pocl = "Portable Computing Language"
+    rows = [
+        (pocl, "cpu of pip", "cpu", "pip", None),
+        (pocl, "cpu of conda", "cpu", "conda", None),
+        (pocl, "cpu of Debian", "cpu", "system", None),
+        ("Intel(R) OpenCL", "Xeon", "cpu", "system", None),
+        ("NVIDIA CUDA", "H100", "gpu", "system", None),
+        ("Intel(R) FPGA Emulation Platform", "emulator", "accelerator", "pip", None),
+    ]
+    for turned in (rows, rows[::-1], rows[3:] + rows[:3]):
+        assert sorted(turned, key=rank)[:3] == rows[:3]
+        assert sorted(turned, key=rank) == sorted(rows, key=rank)
+
+
+@pytest.mark.opencl
+def test_a_device_is_chosen_by_part_of_a_name():
+    device = offload.devices()[0]
+    assert offload.choose() == device
+    assert offload.choose(device.name[2:6].upper()) == device
+    assert offload.choose(device.platform) == device
+    assert offload.choose(device.name).opencl.name.strip() == device.name
+
+
+@pytest.mark.opencl
+def test_a_choice_that_nothing_fits_lists_what_there_is():
+    with pytest.raises(ValueError, match=r"no OpenCL device with name 'Alveo'; there are: 0: .*cpu") as caught:
+        offload.choose("Alveo")
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.opencl
+def test_the_environment_chooses_where_the_caller_does_not(monkeypatch):
+    device = offload.devices()[0]
+    monkeypatch.setenv("LABKIT_OPENCL_DEVICE", "Alveo")
+    with pytest.raises(ValueError, match="Alveo"):
+        offload.choose()
+    assert offload.choose(device.name) == device
+    monkeypatch.setenv("LABKIT_OPENCL_DEVICE", device.platform)
+    assert offload.choose() == device
+
+
+def test_no_driver_at_all_is_one_sentence_with_a_remedy(home, tmp_path):
+    (tmp_path / "pyopencl.py").write_text("raise ImportError('no pyopencl here')")
+    done = python(home + "from labextras.offload import choose; choose()", PYTHONPATH=str(tmp_path))
+    last = done.stderr.splitlines()[-1]
+    assert re.search(r"NoDevice: pyopencl cannot be imported here \(no pyopencl here\); .*install", last), done.stderr
+
+
+def test_the_names_on_offer_are_functions_whatever_was_imported_before():
+    code = "import labextras.offload.opencl.devices, labextras.offload.preprocessor, labextras.offload as o; "
+    code += "assert callable(o.devices) and callable(o.preprocess), o.devices"
+    assert python(code).returncode == 0
+
+
+# -- drivers beside TensorFlow ---------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.opencl
+def test_tensorflow_and_opencl_live_in_one_process_in_either_order(home):
+    """Debian's PoCL, where it is installed, would kill it."""
+    last = "import tensorflow as tf; print(tf.reduce_sum(tf.ones(3)).numpy())\n"
+    codes = [last + home + KERNEL, home + KERNEL + last]
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for code in codes
+    ]
+    outputs = [one.communicate() for one in both]
+    assert [out for out, _ in outputs] == ["3.0\nsum 135\n", "sum 135\n3.0\n"], outputs
+
+
+def test_a_driver_that_links_llvm_is_known_by_what_it_links(tmp_path):
+    if not DEBIANS.is_file():
+        (tmp_path / "gone.icd").write_text("/no/such/libpocl.so")
+        assert drivers.clashes(tmp_path / "gone.icd"), "what cannot be looked into is not loaded"
+        return
+    assert drivers.clashes(DEBIANS)
+    (tmp_path / "fine.icd").write_text(sys.executable)
+    assert not drivers.clashes(tmp_path / "fine.icd")
+
+
+@pytest.mark.long
+@pytest.mark.opencl
+def test_a_process_without_tensorflow_may_load_every_driver_also_below_one_that_may_not(home):
+    code = home + "import sys; drivers.prepare(alone=sys.argv[1] == 'alone')\n"
+    code += "from labextras.offload import devices; print(sorted({d.owner for d in devices()}))\n"
+    shared, alone = python(code, "shared"), python(code, "alone")
+    below = home + "import subprocess, sys; drivers.prepare()\n"
+    below += f"sys.exit(subprocess.run([sys.executable, '-c', {code!r}, 'alone']).returncode)"
+    assert python(below).stdout == alone.stdout
+    if DEBIANS.is_file() and drivers.pocl():
+        assert (shared.stdout, alone.stdout) == ("['pip']\n", "['pip', 'system']\n"), alone.stderr
+
+
+def test_a_list_of_drivers_that_the_reader_set_is_respected(home, tmp_path):
+    vendors = tmp_path / "mine"
+    vendors.mkdir()
+    (vendors / "own.icd").write_text(sys.executable)  # links no LLVM
+    code = home + "drivers.prepare()\nimport os\nprint(*sorted(os.listdir(os.environ['OCL_ICD_VENDORS'])))"
+    done = python(code, OCL_ICD_VENDORS=str(vendors))
+    assert done.stdout.split() == ["own.icd"], done.stderr
+    done = python(code, OCL_ICD_VENDORS=str(vendors / "own.icd"))
+    assert done.stdout.split() == ["own.icd"], done.stderr
+
+
+def test_conda_s_drivers_are_found_too_and_pips_pocl_by_a_loader_that_is_not_pips(home, tmp_path):
+    """conda's loader knows the folder of its environment only, and nothing of a library beside pyopencl."""
+    vendors = tmp_path / "etc" / "OpenCL" / "vendors"
+    vendors.mkdir(parents=True)
+    (vendors / "conda.icd").write_text(sys.executable)  # links no LLVM
+    (tmp_path / "pyopencl" / ".libs").mkdir(parents=True)
+    (tmp_path / "pyopencl" / "__init__.py").write_text("")
+    (tmp_path / "pyopencl" / ".libs" / "libpocl-0.so").write_text("")
+    code = home + f"from pathlib import Path; import sys; sys.prefix = {str(tmp_path)!r}\n"
+    code += "drivers.prepare()\n"
+    code += "for path in Path(os.environ['OCL_ICD_VENDORS']).iterdir(): print(path.name, path.read_text())"
+    done = python(code, PYTHONPATH=str(tmp_path))
+    libraries = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line)
+    assert libraries["conda.icd"] == sys.executable, done.stderr
+    assert libraries["labkit-pocl.icd"].endswith("pyopencl/.libs/libpocl-0.so")
+    (tmp_path / "pyopencl" / ".libs" / "libOpenCL-0.so").write_text("")
+    assert "labkit-pocl.icd" not in python(code, PYTHONPATH=str(tmp_path)).stdout, "pip's own loader knows it"
+
+
+# -- a processor that pip's PoCL does not know ------------------------------------------------
+
+YOUNG = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic"
+
+
+def test_pips_pocl_is_not_used_on_a_processor_that_it_cannot_compile_for():
+    assert not drivers.knows_processor("pip", YOUNG)
+    assert drivers.knows_processor("pip", YOUNG.replace("generic", "znver3"))
+    assert drivers.knows_processor("conda", YOUNG), "a newer PoCL compiles for every processor"
+
+
+@pytest.mark.opencl
+def test_every_device_that_is_listed_compiles_a_kernel():
+    for device in offload.devices():
+        assert offload.Engine(device).build("kernel void nothing(global int *x) {}").kernel_names == "nothing"
+
+
+def test_intels_runtime_is_found_where_pip_put_it_unless_the_reader_chose_the_drivers(home, tmp_path):
+    info = tmp_path / "site" / "intel_opencl_rt-1.0.dist-info"
+    info.mkdir(parents=True)
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libintelocl.so").write_text("")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: intel-opencl-rt\nVersion: 1.0\n")
+    (info / "RECORD").write_text("../lib/libintelocl.so,,\n")
+    code = home + "from pathlib import Path; drivers.prepare()\n"
+    code += "for path in Path(os.environ['OCL_ICD_VENDORS']).iterdir(): print(path.read_text())"
+    done = python(code, PYTHONPATH=str(tmp_path / "site"))
+    assert str(tmp_path / "lib" / "libintelocl.so") in done.stdout.split(), done.stderr
+    (tmp_path / "mine").mkdir()
+    done = python(code, PYTHONPATH=str(tmp_path / "site"), OCL_ICD_VENDORS=str(tmp_path / "mine"))
+    assert "libintelocl" not in done.stdout
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_remedy_names_a_package_that_this_project_offers(root):
+    extra = re.search(r"labkit\[([\w-]+)\]", drivers.remedy())
+    text = (root / "pyproject.toml").read_text(encoding="utf-8")
+    assert "conda" in drivers.remedy() if extra is None else f"\n{extra[1]} = [" in text
+
+
+# -- compiled kernels --------------------------------------------------------------------------
+
+
+def kept_by_pocl():
+    return "Portable" in offload.choose().platform
+
+
+@pytest.mark.long
+@pytest.mark.opencl
+def test_kernels_are_kept_for_the_next_process_in_a_folder_of_their_driver_until_they_are_deleted(home, tmp_path):
+    for _ in range(2):
+        assert python(home + KERNEL).stdout == "sum 135\n"
+    if not kept_by_pocl():
+        pytest.skip("only PoCL keeps compiled kernels here")
+    place = tmp_path / "kernels"
+    made = {path: path.stat().st_mtime_ns for path in place.rglob("triple.so")}
+    assert made
+    assert python(home + KERNEL).stdout == "sum 135\n"
+    assert made == {path: path.stat().st_mtime_ns for path in place.rglob("triple.so")}, "compiled once"
+    done = python(home + "print(drivers.empty_kernel_cache() > 0, drivers.empty_kernel_cache())")
+    assert done.stdout == "True 0\n", done.stderr
+    assert not place.exists()
+    assert python(home + KERNEL).stdout == "sum 135\n"
+
+
+@pytest.mark.long
+@pytest.mark.opencl
+def test_a_damaged_kernel_is_gone_when_the_cache_is_emptied(home, tmp_path):
+    """PoCL trusts what it finds: a file that was cut may kill its reader, and the doctor is the cure."""
+    assert python(home + KERNEL).stdout == "sum 135\n"
+    for path in (tmp_path / "kernels").rglob("*.so"):
+        path.write_bytes(path.read_bytes()[:4096])
+    command = [sys.executable, "-m", "labkit.cli", "empty-kernel-cache"]
+    env = {**os.environ, "LABKIT_OPENCL_HOME": str(tmp_path)}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"compiled kernels .*deleted", done.stdout)
+    assert python(home + KERNEL).stdout == "sum 135\n"
+
+
+@pytest.mark.long
+@pytest.mark.opencl
+def test_two_processes_may_begin_with_one_empty_folder(home):
+    code = home + KERNEL
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(3)
+    ]
+    assert [one.communicate()[0] for one in both] == ["sum 135\n"] * 3
+
+
+@pytest.mark.opencl
+def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a_warning(home, tmp_path):
+    (tmp_path / "kernels").write_text("a file, no folder")
+    done = python(home + KERNEL + "import os; print(os.environ['POCL_CACHE_DIR'])")
+    result, place = done.stdout.splitlines()
+    assert result == "sum 135"
+    assert "cannot be written to" in done.stderr
+    assert not Path(place).exists(), "it goes with the process"
+
+
+@pytest.mark.long
+@pytest.mark.opencl
+def test_a_machine_where_nothing_can_be_written_works_from_temporary_folders(tmp_path):
+    (tmp_path / "file").write_text("")
+    code = "from labkit.common import shipped; shipped.checkout = lambda: None\n" + KERNEL
+    code += (
+        "from labextras.offload import try_kernel\nprint(try_kernel('kernel void f() {}', 'f', [], 1, limit_s=300))\n"
+    )
+    code += "import os; print(os.environ['POCL_CACHE_DIR'])"
+    done = python(code, XDG_CACHE_HOME=str(tmp_path / "file"))
+    result, tried, place = done.stdout.splitlines()
+    assert (result, tried) == ("sum 135", "f ran: nothing to write to"), done.stderr
+    assert done.stderr.count("cannot be written to") == 1
+    assert not Path(place).exists()
+
+
+@pytest.mark.opencl
+def test_a_folder_of_the_readers_is_used_and_never_emptied(home, tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "mine.bc").write_bytes(b"no bitcode")
+    done = python(home + KERNEL, POCL_CACHE_DIR=str(own))
+    assert done.stdout == "sum 135\n", done.stderr
+    assert python(home + "drivers.empty_kernel_cache()", POCL_CACHE_DIR=str(own)).returncode == 0
+    assert (own / "mine.bc").read_bytes() == b"no bitcode"
+    if kept_by_pocl():
+        assert any(own.rglob("triple.so"))
+
+
+# -- forks -------------------------------------------------------------------------------------
+
+
+@pytest.mark.long
+@pytest.mark.opencl
+def test_a_forked_child_gets_a_sentence_instead_of_a_hang(home):
+    code = (
+        home
+        + KERNEL
+        + """
+import io, json, os, signal
+from PIL import Image
+from labextras.offload import Decoder, Preprocessor, devices
+place = io.BytesIO()
+Image.new("RGB", (16, 16)).save(place, "JPEG", progressive=True)  # a file that is not for the device
+decoder, preprocessor = Decoder(engine), Preprocessor(engine, size=8)
+decoder.decode([place.getvalue()]), preprocessor([place.getvalue()])
+preprocessor.turn.acquire()  # as where another thread is at work during the fork
+tries = {
+    "decode": lambda: decoder.decode([place.getvalue()]), "preprocess": lambda: preprocessor([place.getvalue()]),
+    "use": lambda: engine.upload(np.zeros(1)), "new": Engine, "list": devices, "finish": engine.finish,
+    "trace": engine.trace, "kernel": lambda: engine.kernel("normalize_clip"),
+}
+read, write = os.pipe()
+if os.fork() == 0:
+    signal.alarm(30)
+    answers = {}
+    for name, call in tries.items():
+        try:
+            call()
+        except RuntimeError as error:
+            answers[name] = str(error)
+    os.write(write, json.dumps(answers).encode())
+    os._exit(0)
+os.close(write)
+print(os.read(read, 100000).decode())
+print(engine.download(x, np.empty(10, np.int32)).sum())
+"""
+    )
+    done = python(code)
+    _, refusals, total = done.stdout.splitlines()
+    refusals = json.loads(refusals)
+    names = {"decode", "preprocess", "use", "new", "list", "finish", "trace", "kernel"}
+    assert set(refusals) == names, done.stderr
+    assert all("was forked" in sentence and "spawn" in sentence for sentence in refusals.values())
+    assert total == "135", "the parent works on"

@@ -1,0 +1,159 @@
+"""An engine copies, compiles, runs and remembers."""
+
+from __future__ import annotations
+
+import itertools
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from luck import luckiest
+
+import labkit
+from labextras import offload
+from labkit.timeline.trace import Trace
+
+pytestmark = pytest.mark.opencl
+
+DOUBLE = "__kernel void twice(__global int *x) { x[get_global_id(0)] *= 2; }"
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return offload.Engine()
+
+
+def twice(engine, values, count=1):
+    import pyopencl as cl
+
+    kernel = cl.Kernel(engine.build(DOUBLE), "twice")
+    buffer = engine.upload(np.asarray(values, np.int32))
+    for _ in range(count):
+        engine.run(kernel, (len(values),), buffer, local=(1,))
+    return engine.download(buffer, np.empty(len(values), np.int32))
+
+
+# -- copies ----------------------------------------------------------------------------------
+
+
+@settings(max_examples=50)
+@given(arrays.arrays(st.sampled_from([np.uint8, np.int32, np.float32]), arrays.array_shapes(min_side=0, max_side=9)))
+def test_what_goes_up_comes_down(values):
+    engine = offload.Engine()
+    buffer = engine.upload(values)
+    back = engine.download(buffer, np.zeros(values.shape, values.dtype))
+    assert back.tobytes() == values.tobytes()
+
+
+def test_an_array_may_change_after_its_upload(engine):
+    values = np.arange(1 << 20, dtype=np.int32)
+    buffer = engine.upload(values)
+    values[:] = -1
+    assert (engine.download(buffer, np.empty_like(values)) == np.arange(1 << 20)).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda e: e.empty(-1), "nbytes is -1; allowed on .*: 0 to"),
+        (lambda e: e.empty(1 << 60), "nbytes is 1152921504606846976; allowed"),
+        (lambda e: e.download(e.empty(4), np.empty(8, np.uint8)), "array takes 8 bytes, the buffer holds 4"),
+        (lambda e: e.download(e.empty(64), np.empty((8, 8), np.uint8)[:, ::2]), "must be contiguous and writable"),
+        (lambda e: e.kernel("no_such"), "no kernel file 'no_such'; there are: .*normalize_clip"),
+        (lambda e: e.kernel("sub", file="normalize_clip"), "normalize_clip.cl has no kernel 'sub'; it has: normalize"),
+        (
+            lambda e: e.build("kernel void f(global int *x) {\n  x[0] = y;\n}"),
+            "does not compile: line 2, column 10: use of",
+        ),
+    ],
+)
+def test_bad_words_give_one_sentence(engine, call, sentence):
+    with pytest.raises(ValueError, match=sentence) as caught:
+        call(engine)
+    assert "\n" not in str(caught.value)
+
+
+# -- kernels ----------------------------------------------------------------------------------
+
+
+def test_each_call_for_a_kernel_gives_one_with_arguments_of_its_own(engine):
+    first, second = engine.kernel("normalize_clip"), engine.kernel("normalize_clip")
+    assert first is not second
+    assert first.program == second.program, "compiled once"
+
+
+def test_the_engine_says_what_it_runs_on(engine):
+    assert repr(engine) == f"Engine({engine.device.name.strip()!r} of {engine.device.platform.name.strip()!r})"
+
+
+# -- what happened ----------------------------------------------------------------------------
+
+
+def test_spans_of_a_queue_never_overlap_and_lie_within_the_hosts_stamps():
+    """Between the two clocks lie some microseconds of doubt, and more where one of them is set while they are read."""
+
+    def outside_ns():
+        engine = offload.Engine()
+        rounds = []
+        for _ in range(20):
+            before = time.time_ns()
+            assert (twice(engine, [1, 2, 3], 3) == [8, 16, 24]).all()
+            rounds.append((before, time.time_ns()))
+        trace = engine.trace("twenty rounds")
+        spans = list(trace)
+        assert [s.name for s in spans] == ["upload", "twice", "twice", "twice", "download"] * 20
+        assert [s.category for s in spans[:5]] == ["copy", "kernel", "kernel", "kernel", "copy"]
+        assert all(a.end_ns <= b.start_ns for a, b in itertools.pairwise(spans))
+        assert all(span.start_ns <= span.end_ns for span in spans)
+        parts = [(spans[5 * i : 5 * i + 5], *stamps) for i, stamps in enumerate(rounds)]
+        return max(max(before - part[0].start_ns, part[-1].end_ns - after) for part, before, after in parts)
+
+    assert luckiest(outside_ns, 100_000, tries=5) <= 100_000
+
+
+def test_a_trace_is_an_ordinary_one_and_says_on_what_it_was_measured(engine, tmp_path):
+    import pyopencl as cl
+
+    engine.forget()
+    twice(engine, range(1000))
+    trace = engine.trace("doubling")
+    assert trace.start_ns.dtype == np.int64
+    assert trace.run.origin == "measured"
+    assert [t.kind for t in trace.threads] == ["device"]
+    assert list(Trace.load(trace.save(tmp_path / "t.json"))) == list(trace)
+    text = str(labkit.Timeline(trace))
+    assert engine.device.name.strip() in text
+    if engine.device.type & cl.device_type.CPU:
+        assert "say nothing about an FPGA" in " ".join(text.split())
+    if "Portable" in engine.device.platform.name:
+        assert "measured · software accelerator PoCL on" in text.splitlines()[0]
+    assert labkit.Timeline(trace).accelerator.by_category["kernel"] > 0
+    labkit.draw(trace)
+    labkit.show(trace)
+
+
+def test_a_trace_begins_anew_after_forget_and_an_empty_one_can_be_shown(engine):
+    twice(engine, [1])
+    engine.forget()
+    assert len(engine.trace()) == 0
+    assert "no spans" in str(labkit.Timeline(engine.trace()))
+    twice(engine, [1])
+    assert len(engine.trace()) == len(engine.trace()) == 3
+
+
+def test_a_long_run_keeps_numbers_not_events(monkeypatch):
+    from labextras.offload.opencl import device_spans
+
+    monkeypatch.setattr(device_spans, "FOLD", 10)
+    monkeypatch.setattr(device_spans, "MOST", 25)
+    engine = offload.Engine()
+    for _ in range(12):
+        twice(engine, [1])
+        assert len(engine.spans.noted) < 10
+    trace = engine.trace()
+    assert len(trace) == 25
+    assert trace.run.dropped_spans == 36 - 25
+    assert (np.diff(trace.start_ns) >= 0).all()

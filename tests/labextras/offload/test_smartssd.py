@@ -1,0 +1,430 @@
+"""The SmartSSD on paper: closed forms, published points, tokens that a kernel and its twin count alike."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from labextras.offload import calibration, smartssd, tokens
+from labextras.offload.smartssd import P2P_READ, SmartSSD
+from labextras.offload.tokens import Counted
+from labkit import Timeline
+from labkit.recording import accelerators
+
+
+def work(count=8, size=100_000, symbols=130_000, blocks=4608, bad=0):
+    """Return `count` equal photos, the last `bad` of them not counted."""
+    columns = (np.full(count, n, np.int64) for n in (size, symbols, blocks))
+    return Counted(*columns, np.array([0] * (count - bad) + [1] * bad, np.int64), "a test")
+
+
+def jpeg(width, height, seed=0, **options):
+    rng = np.random.default_rng(seed)
+    smooth = Image.fromarray(rng.integers(0, 256, (5, 5, 3), dtype=np.uint8)).resize((width, height), 3)
+    noisy = np.clip(np.asarray(smooth) + rng.normal(0, 9, (height, width, 3)), 0, 255).astype(np.uint8)
+    picture = Image.fromarray(noisy).convert(options.pop("mode", "RGB"))
+    out = io.BytesIO()
+    picture.save(out, "jpeg", **options)
+    return out.getvalue()
+
+
+KINDS = {
+    "4:2:0": {"subsampling": 2},
+    "4:2:2": {"subsampling": 1},
+    "4:4:4": {"subsampling": 0, "quality": 98},
+    "grey": {"mode": "L"},
+    "restarts": {"subsampling": 2, "restart_marker_blocks": 3},
+    "own tables": {"optimize": True, "quality": 30},
+}
+
+
+# -- the three rates -----------------------------------------------------------------------------
+
+
+def test_a_reading_meets_the_picture_that_fixed_it():
+    check = calibration.check()
+    assert len(calibration.READINGS) == len(check.modelled) == 6
+    for reading in calibration.READINGS:
+        assert check.error(reading.picture, reading.name) == pytest.approx(0, abs=1e-6)
+    lena = calibration.VENDOR[0].counted
+    assert (lena.blocks[0], lena.tokens[0]) == (6144, 131_119)
+    assert SmartSSD().answer(lena).per_instance == pytest.approx(243e6 / (80_600 + 131_119))
+
+
+def test_the_band_of_a_card_contains_every_published_picture_and_every_reading():
+    check, figures = calibration.check(), ("idct_cycles_per_block", "call_cycles")
+    for one in calibration.VENDOR:
+        low, high = SmartSSD().answer(one.counted).decode_band
+        assert low <= one.decoder_per_s * (1 + 1e-9)
+        assert one.decoder_per_s <= high * (1 + 1e-9)
+        assert (low, high) == pytest.approx(check.band(one.name))
+        for reading in calibration.READINGS:
+            card = SmartSSD(**{name: getattr(reading, name) for name in figures})
+            rate = card.answer(one.counted).per_instance
+            assert rate == pytest.approx(check.modelled[reading.name][one.name])
+            assert low <= rate * (1 + 1e-9)
+            assert rate <= high * (1 + 1e-9)
+    assert "(-63 %)" in str(check), "that a reading is far off for a large picture is said, not hidden"
+
+
+@given(
+    symbols=st.integers(2, 500_000), blocks=st.integers(1, 50_000), call=st.integers(0, 500_000),
+    decoders=st.integers(1, 16), host_ms=st.floats(0, 2),
+)  # fmt: skip
+def test_the_band_holds_the_card_s_own_answer_whatever_its_figures_are(symbols, blocks, call, decoders, host_ms):
+    card = SmartSSD(call_cycles=call, decoders=decoders)
+    answer = card.answer(work(symbols=symbols, blocks=blocks), cpu_ms=3.0, cores=2, host_ms=host_ms)
+    assert answer.decode_band[0] <= answer.rates["decode"] <= answer.decode_band[1]
+    assert answer.band[0] <= answer.images_per_s <= answer.band[1]
+    assert answer.gain_band[0] <= answer.gain <= answer.gain_band[1]
+    assert answer.band[1] <= min(answer.rates[name] for name in answer.rates if name != "decode")
+
+
+def test_rates_are_their_closed_forms_and_the_least_is_the_speed():
+    card = SmartSSD(decoders=3)
+    answer = card.answer(work())
+    assert answer.rates["decode"] == pytest.approx(3 * 243e6 / (80_600 + 130_000))
+    assert answer.rates["output"] == pytest.approx(1.87e9 / 150_528)
+    assert answer.rates["link"] == pytest.approx(card.bandwidth_gb_s(100_000) * 1e9 / 100_000)
+    assert answer.images_per_s == min(answer.rates.values())
+    assert answer.limit == "decode"
+
+
+def test_tokens_limit_where_they_take_longer_than_blocks():
+    dense = work(symbols=500_000)
+    assert SmartSSD().cycles(dense)[0] == 580_600
+    assert SmartSSD(initiation_interval=2).cycles(dense)[0] == 1_080_600
+    assert SmartSSD(call_cycles=1000).cycles(dense)[0] == 501_000
+    assert SmartSSD().cycles(work(symbols=10))[0] == pytest.approx(80_600 + 8 * 4608)
+
+
+def test_bandwidth_is_the_published_one_at_published_sizes_and_between_its_neighbours_elsewhere():
+    card = SmartSSD()
+    for size, rate in P2P_READ.items():
+        assert card.bandwidth_gb_s(size) == rate
+    assert 0.87 < card.bandwidth_gb_s(100_000) < 1.21
+    assert card.bandwidth_gb_s(1 << 30) == 2.36
+    assert card.bandwidth_gb_s(2048) == pytest.approx(0.025), "as many reads a second as at the smallest size"
+    assert len(P2P_READ) == 16
+    assert (min(P2P_READ), max(P2P_READ)) == (4096, 128 << 20)
+
+
+@given(decoders=st.integers(1, 64), more=st.integers(1, 64), photo=st.integers(2000, 3_000_000))
+def test_more_of_anything_is_never_slower(decoders, more, photo):
+    photos = work(size=photo)
+    speed = SmartSSD(decoders=decoders).answer(photos).images_per_s
+    assert SmartSSD(decoders=decoders + more).answer(photos).images_per_s >= speed
+    assert SmartSSD(decoders=decoders, clock_mhz=300).answer(photos).images_per_s >= speed
+    assert SmartSSD(decoders=decoders, output="float32").answer(photos).images_per_s <= speed
+
+
+@given(clock=st.floats(50, 500), photo=st.integers(5000, 1_000_000), blocks=st.integers(100, 50_000))
+def test_so_many_decoders_fill_the_link_and_one_less_does_not(clock, photo, blocks):
+    card, photos = SmartSSD(clock_mhz=clock), work(size=photo, symbols=1, blocks=blocks)
+    many = card.answer(photos).instances_to_fill_link
+    link = card.answer(photos).rates["link"]
+    assert many * card.answer(photos).per_instance >= link * (1 - 1e-6)
+    assert (many - 1) * card.answer(photos).per_instance < link * (1 + 1e-6)
+
+
+def test_float32_costs_four_times_the_output_and_several_times_the_jpeg():
+    answer = SmartSSD(decoders=20, output="float32").answer(work(size=95_600))
+    assert answer.card.picture_bytes == 602_112 == 4 * answer.card.changed(output="uint8").picture_bytes
+    assert "float32 602 kB, 6.3 x the JPEG" in str(answer)
+    assert answer.limit == "output"
+    assert answer.output_rates["uint8"] == pytest.approx(4 * answer.output_rates["float32"])
+
+
+def test_what_the_cpu_saves_is_cores_at_the_speed_of_the_job():
+    answer = SmartSSD(decoders=8).answer(work(), cpu_ms=3.0, cores=2, accelerator=500)
+    assert answer.cores_saved == pytest.approx((500 * 3.0 / 1000,) * 2)
+    alone = SmartSSD().answer(work(), cpu_ms=3.0, cores=2)
+    assert alone.cores_saved == pytest.approx([rate * 3.0 / 1000 for rate in alone.band])
+    assert SmartSSD().answer(work()).cores_saved is None
+
+
+def test_what_stays_with_the_host_is_saved_by_nobody_and_can_be_the_limit():
+    answer = SmartSSD(decoders=8).answer(work(), cpu_ms=3.0, cores=2, host_ms=1.0)
+    assert answer.rates["host"] == pytest.approx(2000)
+    assert (answer.limit, answer.images_per_s) == ("host", answer.rates["host"])
+    assert answer.gain == pytest.approx(3), "two thirds of the work are gone"
+    assert answer.cores_saved == pytest.approx((2000 * 2.0 / 1000,) * 2)
+    assert "1.00 ms stay" in str(answer)
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({}, "Pays: x"),
+        ({"accelerator": 50}, "feed the accelerator already"),
+        ({"cpu_ms": 0.1, "accelerator": None}, "no gain"),
+        ({"cores": 64}, "feed the accelerator already"),
+        ({"host_ms": 2.8}, "no gain"),
+        ({"cpu_ms": 1.6}, "Cannot be told: the gain is x0.84 to x1.43"),
+    ],
+)
+def test_the_verdict_says_when_offload_does_not_pay_and_when_nobody_can_tell(changes, word):
+    answer = SmartSSD().answer(work(), **({"cpu_ms": 3.0, "cores": 2, "accelerator": 1786} | changes))
+    assert word in answer.verdict
+    assert answer.verdict in str(answer)
+
+
+@given(cpu_ms=st.floats(0.05, 20), symbols=st.integers(1000, 500_000), blocks=st.integers(100, 50_000))
+def test_the_verdict_is_that_of_both_ends_of_the_band(cpu_ms, symbols, blocks):
+    answer = SmartSSD().answer(work(symbols=symbols, blocks=blocks), cpu_ms=cpu_ms, cores=2)
+    enough = [gain >= smartssd.LEAST_GAIN for gain in answer.gain_band]
+    word = {(True, True): "Pays", (False, False): "Does not pay", (False, True): "Cannot be told"}[tuple(enough)]
+    assert answer.verdict.startswith(f"{word}: ")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ({"clock_mhz": 0}, "clock_mhz is 0; allowed: a number from 1 to 10,000"),
+        ({"decoders": 1.5}, "decoders is 1.5; allowed: a whole number"),
+        ({"decoders": True}, "decoders is True"),
+        ({"output": "float16"}, "output is 'float16'; allowed: uint8, float32"),
+        ({"p2p": {}}, "p2p is {}; allowed: a dict"),
+        ({"p2p": {4096: -1}}, r"p2p\[4096\] is -1"),
+        ({"read_bytes": 0}, "read_bytes is 0"),
+        ({"clock_mhz": float("nan")}, "clock_mhz is nan"),
+    ],
+)
+def test_an_impossible_card_is_refused_in_a_sentence(wrong, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        SmartSSD(**wrong)
+    with pytest.raises(ValueError, match="no figure of a SmartSSD 'clok'; allowed: clock_mhz"):
+        SmartSSD().changed(clok=3)
+
+
+# -- its timeline ----------------------------------------------------------------------------------
+
+
+def test_its_trace_is_an_ordinary_one_and_says_that_it_is_modelled():
+    trace = SmartSSD().trace(work(), accelerators.modelled("H100"), steps=12)
+    line = Timeline(trace)
+    assert line.origin == "modelled"
+    assert "modelled" in str(line)
+    assert all("modelled" in t.name for t in trace.threads if t.kind == "pipeline")
+    assert any("SmartSSD (modelled)" in text for text in trace.run.assumptions)
+    assert any(SmartSSD().answer(work()).within in text for text in trace.run.assumptions), "with its band"
+    again = SmartSSD().trace(work(), accelerators.modelled("H100"), steps=12)
+    assert str(Timeline(again)) == str(line)
+
+
+@pytest.mark.parametrize("decoders", [1, 2, 4, 8])
+@pytest.mark.parametrize("output", ["uint8", "float32"])
+def test_the_simulated_job_runs_at_the_speed_of_the_closed_form(decoders, output):
+    card = SmartSSD(decoders=decoders, output=output)
+    quick = accelerators.modelled(step_ms=0.01)
+    simulated = Timeline(card.trace(work(), quick, steps=60)).images_per_s
+    assert simulated == pytest.approx(card.answer(work()).images_per_s, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("card", "limit", "remedy"),
+    [
+        (SmartSSD(), "decode", "more decoders"),
+        (SmartSSD(decoders=64, read_bytes=4096), "link", "larger reads"),
+        (SmartSSD(decoders=64, output="float32", output_gb_s=0.2), "output", "uint8"),
+    ],
+)
+def test_the_remedy_is_one_for_a_card(card, limit, remedy):
+    assert card.answer(work()).limit == limit
+    stalls = Timeline(card.trace(work(), accelerators.modelled(step_ms=0.01))).stalls
+    assert remedy in stalls.advice
+    assert "map" not in stalls.advice
+
+
+def test_what_stays_with_the_host_slows_the_simulated_job_as_the_closed_form_says():
+    card, quick = SmartSSD(decoders=8), accelerators.modelled(step_ms=0.01)
+    simulated = Timeline(card.trace(work(), quick, steps=60, cores=2, host_ms=1.0)).images_per_s
+    assert simulated == pytest.approx(card.answer(work(), cores=2, host_ms=1.0).images_per_s, rel=0.05)
+
+
+def test_work_of_the_host_that_hides_behind_the_card_is_not_to_blame():
+    quick = accelerators.modelled(step_ms=0.01)
+    hidden = Timeline(SmartSSD().trace(work(), quick, cores=2, host_ms=1.0)).stalls.advice
+    assert "more decoders" in hidden
+    slow = Timeline(SmartSSD(decoders=8).trace(work(), quick, cores=2, host_ms=1.0)).stalls.advice
+    assert "less work on the host" in slow
+
+
+def test_a_slow_accelerator_hides_the_card():
+    slow = accelerators.modelled(images_per_s=200)
+    assert Timeline(SmartSSD().trace(work(), slow)).busy > 0.99
+
+
+# -- words and pictures ------------------------------------------------------------------------------
+
+
+def test_every_picture_carries_the_word_modelled():
+    card = SmartSSD()
+    answer = card.answer(work(), cpu_ms=3.0, cores=2, accelerator=1786)
+    for picture in (card.p2p_picture(96_000.0), answer.picture()):
+        assert "modelled" in picture.title
+        assert "modelled" in picture.text
+        assert picture.png("light") != picture.png("dark")
+    low, high = answer.decode_band
+    assert f"[{low:,.0f}–{high:,.0f}]" in answer.picture().text
+    assert f"({low:,.0f} to {high:,.0f})" in str(answer)
+    assert "50 %" in card.p2p_picture(119_000.0).text or "49 %" in card.p2p_picture(119_000.0).text
+    assert repr(answer) == repr(card.answer(work(), cpu_ms=3.0, cores=2, accelerator=1786))
+    for label in ("limit", "link", "decoders to fill the link", "float32", "the CPU saves"):
+        assert label in str(answer)
+
+
+def test_the_reader_s_photo_is_no_point_of_the_published_line():
+    drawn = SmartSSD().p2p_picture(119_000.0)
+    axes = drawn.figure("light").axes[0]
+    assert max(len(line.get_xdata()) for line in axes.lines) == len(P2P_READ)
+    assert len([line for line in drawn.text.splitlines() if line.split()[:1] == ["116"]]) == 0
+
+
+def test_a_gain_is_drawn_for_every_card_and_more_work_moved_gains_more():
+    cards = {"one": SmartSSD(), "eight": SmartSSD(decoders=8)}
+    drawn = smartssd.gain_picture(cards, work(), moved_ms=[0.1, 1, 4], host_ms=0.5, cores=2)
+    assert "modelled" in drawn.title
+    gains = [SmartSSD().answer(work(), cpu_ms=ms + 0.5, host_ms=0.5, cores=2).gain for ms in (0.1, 1, 4)]
+    assert gains == sorted(gains)
+    assert drawn.text.count("–") > 3, "a gain is drawn with its band"
+    assert all(name in drawn.text for name in cards)
+    assert drawn.png("light") != drawn.png("dark")
+
+
+def test_photos_that_the_card_does_not_decode_are_left_out_and_told():
+    some = work(bad=3)
+    assert len(some.whole()) == 5
+    assert "3 not a baseline JPEG" in str(some)
+    assert SmartSSD().answer(some).photos == 5
+    with pytest.raises(ValueError, match="none of 2 images"):
+        SmartSSD().answer(work(2, bad=2))
+
+
+# -- tokens and blocks ---------------------------------------------------------------------------------
+
+
+def blocks_of(width, height, kind):
+    if kind == "grey":
+        return -(-width // 8) * -(-height // 8)
+    across, down = {"4:4:4": (1, 1), "4:2:2": (2, 1)}.get(kind, (2, 2))
+    return (across * down + 2) * -(-width // (8 * across)) * -(-height // (8 * down))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("width", "height"), [(1, 1), (17, 9), (64, 48), (65, 33)])
+def test_the_twin_counts_every_block_of_the_scan(kind, width, height):
+    counted = tokens.count_on_host([jpeg(width, height, **KINDS[kind])])
+    assert counted.status[0] == 0
+    assert counted.blocks[0] == blocks_of(width, height, kind)
+    assert counted.blocks[0] * 2 <= counted.tokens[0] <= counted.blocks[0] * 64
+
+
+def test_a_flat_picture_has_two_tokens_a_block():
+    flat = io.BytesIO()
+    Image.new("RGB", (64, 64), (90, 90, 90)).save(flat, "jpeg", subsampling=0)
+    counted = tokens.count_on_host([flat.getvalue()])
+    assert (counted.tokens[0], counted.blocks[0]) == (2 * 192, 192)
+
+
+@pytest.mark.opencl
+def test_kernel_task_and_twin_count_alike():
+    from labextras.offload import Engine
+
+    images = [jpeg(w, h, seed=w, **o) for o in KINDS.values() for w, h in ((1, 1), (17, 9), (65, 33), (200, 120))]
+    images += [jpeg(64, 64, progressive=True), jpeg(30, 20, mode="CMYK"), b"no JPEG", b"\xff\xd8", images[3][:-40]]
+    images += [images[7][:n] for n in range(0, len(images[7]), 61)]
+    rng = np.random.default_rng(1)
+    for number in range(120):
+        data = bytearray(images[number % 24])
+        data[rng.integers(2, len(data))] ^= 1 << rng.integers(8)
+        images.append(bytes(data))
+    engine = Engine()
+    files, offsets = tokens.packed(images)
+    rows = {}
+    for name, size in (("jpeg_tokens", len(images)), ("jpeg_tokens_task", 1)):
+        made = np.full((len(images), 4), -1, np.int32)
+        buffer = engine.upload(made)
+        engine.run(
+            engine.kernel(name, "jpeg_tokens"), [size], engine.upload(files), engine.upload(offsets), buffer,
+            np.int32(len(images)), local=[1],
+        )  # fmt: skip
+        rows[name] = engine.download(buffer, made)
+    from labextras.offload.twins import jpeg_tokens
+
+    assert np.array_equal(rows["jpeg_tokens"], rows["jpeg_tokens_task"])
+    assert np.array_equal(rows["jpeg_tokens"][:, :3], jpeg_tokens(files, offsets))
+    assert set(rows["jpeg_tokens"][:, 2]) == {0, 1, 2}
+
+
+@pytest.mark.opencl
+def test_counting_needs_files_and_says_so():
+    for wrong in ([], b"one file", "text"):
+        with pytest.raises(ValueError, match="allowed: a list of one or more JPEG files"):
+            tokens.count(wrong)
+
+
+@settings(max_examples=10)
+@given(quality=st.integers(20, 90))
+def test_more_quality_means_more_tokens_and_as_many_blocks(quality):
+    low, high = (tokens.count_on_host([jpeg(96, 64, quality=q, subsampling=2)]) for q in (quality, quality + 8))
+    assert low.tokens[0] < high.tokens[0]
+    assert low.blocks[0] == high.blocks[0]
+
+
+def test_cards_are_compared_by_their_figures():
+    assert SmartSSD() == SmartSSD()
+    assert SmartSSD() != SmartSSD(decoders=2)
+    assert len({SmartSSD(), SmartSSD(), SmartSSD(decoders=2)}) == 2
+    assert dataclasses.asdict(SmartSSD())["clock_mhz"] == 243
+    assert smartssd.SmartSSD is SmartSSD
+
+
+# -- the twins in the kernels' place ---------------------------------------------------------------------
+
+
+@pytest.mark.opencl
+def test_the_twins_give_the_bytes_of_the_device():
+    from labextras import offload
+    from labextras.offload import twins
+
+    images = [jpeg(w, h, seed=w, **o) for o in KINDS.values() for w, h in ((17, 9), (65, 33))]
+    images += [jpeg(64, 64, progressive=True), images[1][:-60], b"no JPEG"]
+    theirs, ours = offload.decode(images), twins.decode(images)
+    assert [s.ok for s in ours.status] == [s.ok for s in theirs.status]
+    assert sum(s.text == twins.TWIN for s in ours.status) == sum(s.where == "device" for s in theirs.status) == 12
+    for a, b in zip(ours.images, theirs.images, strict=True):
+        assert (a is None and b is None) or np.array_equal(a, b)
+    for options in ({}, {"dtype": "float32", "augment": True, "seed": 8, "counter": 3}):
+        a, b = (module.preprocess(images, size=32, **options) for module in (twins, offload))
+        assert np.array_equal(a.images, b.images)
+    assert ours.images[-1] is None
+    assert not a.images[-1].any()
+
+
+def test_without_a_device_a_kernel_that_is_tried_is_not_run():
+    from labextras.offload import twins
+
+    tried = twins.try_kernel("__kernel void k() {}", "k", [], 1, limit_s=3)
+    assert not tried.ok
+    assert "no OpenCL device" in str(tried)
+    assert tried.outputs == {}
+
+
+def test_a_machine_without_pyopencl_has_no_device(tmp_path):
+    """In a process of its own: OpenCL that is missing stays missing."""
+    import os
+    import subprocess
+    import sys
+
+    (tmp_path / "pyopencl.py").write_text("raise ImportError('none here')")
+    code = "from labextras.offload import twins; print(twins.has_device())"
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"PYTHONPATH": path}, capture_output=True)
+    assert done.stdout.strip() == b"False", done.stderr

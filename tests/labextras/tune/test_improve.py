@@ -1,0 +1,131 @@
+"""Advice that is applied: what is kept is the same work, and faster."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+import labextras.tune
+from labextras.tune import improvement as improve
+from labkit.common import other_programs
+from labkit.recording import accelerators
+from labkit.recording.recorder import RecordingError
+
+
+@pytest.fixture(scope="module")
+def tf():
+    import tensorflow as tf
+
+    return tf
+
+
+@pytest.fixture(autouse=True)
+def verdicts_beside_other_programs(monkeypatch):
+    """Other tests run on the same cores; the effects that are planted here are larger than theirs."""
+    monkeypatch.setattr(other_programs, "BUSY", 2.0)
+
+
+def slow(tf):
+    """Return a map function that takes 3 ms, asleep."""
+
+    def wait(number):
+        time.sleep(0.003)
+        return number
+
+    return lambda number: tf.ensure_shape(tf.numpy_function(wait, [number], tf.int64), [])
+
+
+def busy(tf):
+    """Return a map function that computes for 3 ms in Python: several calls at once are no faster."""
+
+    def compute(number):
+        end = time.thread_time() + 0.003
+        while time.thread_time() < end:
+            pass
+        return number
+
+    return lambda number: tf.ensure_shape(tf.numpy_function(compute, [number], tf.int64), [])
+
+
+@pytest.mark.long
+def test_a_pipeline_that_is_fast_enough_is_left_alone(tf):
+    fine = tf.data.Dataset.range(512).repeat().batch(8).prefetch(2)
+    found = labextras.tune.improve(fine, accelerators.modelled(step_ms=250))
+    assert found.dataset is fine
+    assert found.trials == ()
+    assert found.diff == ""
+    assert "nothing to try" in str(found)
+
+
+@pytest.mark.long
+def test_what_cannot_be_built_is_shown_as_a_diff(tf):
+    windows = tf.data.Dataset.range(4096).map(slow(tf)).window(2).flat_map(lambda one: one).batch(2).prefetch(1)
+    found = improve.improve(windows, accelerators.modelled(step_ms=1), seconds=1e-3)
+    assert "by hand" in str(found)
+    assert re.search(r"(?m)^\+     \.map\(.*num_parallel_calls=AUTOTUNE\)$", found.by_hand[0])
+    assert "The time was up" in str(found)
+    assert "<pre>" in found._repr_html_()
+
+
+@pytest.mark.long
+def test_a_change_that_saves_work_is_kept_and_delivers_the_same(tf):
+    late = tf.data.Dataset.range(64).map(busy(tf)).shard(4, 1).batch(4)
+    found = labextras.tune.improve(late, accelerators.modelled(step_ms=5), repeats=3, progress=False)
+    assert "shard before the map" in found.kept, found
+    assert list(found.dataset.unbatch().as_numpy_iterator()) == list(late.unbatch().as_numpy_iterator())
+    assert found.code.index(".shard") < found.code.index(".map")
+    # The diff leads from the one code to the other, whichever of the two calls it calls the one that moved.
+    lines = found.diff.splitlines()
+    assert [line[2:] for line in lines if line[0] != "-"] == found.code.splitlines()
+    assert [line[2:] for line in lines if line[0] != "+"] == found.original.code().splitlines()
+    for trial in found.trials:
+        assert not trial.kept or (trial.speedup.verdict == "faster" and trial.after > trial.before)
+
+
+@pytest.mark.long
+def test_many_small_calls_become_one_for_a_batch(tf):
+    def scaled(values):
+        return tf.clip_by_value(2 * values + 1, 0.5, 1.0)
+
+    rows = tf.data.Dataset.from_tensor_slices(tf.random.stateless_uniform([4096, 32], (1, 2)))
+    found = labextras.tune.improve(rows.map(scaled).batch(512), accelerators.modelled(step_ms=1), progress=False)
+    assert "batch before the map" in found.kept, found
+    assert next(one for one in found.trials if one.kept).elements == "the same"
+
+
+@pytest.mark.long
+def test_a_faster_pipeline_with_other_elements_is_refused(tf):
+    def centred(rows):
+        return rows - tf.reduce_mean(rows)
+
+    rows = tf.data.Dataset.from_tensor_slices(tf.reshape(tf.range(4096.0 * 8), [4096, 8]))
+    found = labextras.tune.improve(
+        rows.map(centred).batch(256), accelerators.modelled(step_ms=1), repeats=3, progress=False
+    )
+    refused = next(one for one in found.trials if one.change == "batch before the map")
+    assert not refused.kept
+    assert refused.speedup is None
+    assert "does not give for a batch" in refused.elements
+
+
+@pytest.mark.parametrize(("wrong", "names"), [({"seconds": 0}, "seconds is 0"), ({"repeats": 0}, "repeats is 0")])
+def test_wrong_arguments_are_named(tf, wrong, names):
+    with pytest.raises(ValueError, match=names):
+        labextras.tune.improve(tf.data.Dataset.range(4).batch(2), accelerators.modelled(step_ms=1), **wrong)
+    with pytest.raises(TypeError, match="dataset is a list"):
+        labextras.tune.improve([1], accelerators.modelled(step_ms=1))
+
+
+def test_what_cannot_be_recorded_is_refused_as_record_refuses_it(tf):
+    photos = tf.data.Dataset.from_tensors((tf.zeros((32, 32, 3), tf.uint8), 1)).repeat(8)
+    with pytest.raises(ValueError, match=r"\.batch\("):
+        labextras.tune.improve(photos, accelerators.modelled(step_ms=1))
+
+    def broken(number):
+        tf.debugging.assert_less(number, tf.constant(1, tf.int64), "planted")
+        return number
+
+    with pytest.raises(RecordingError, match="planted"):
+        labextras.tune.improve(tf.data.Dataset.range(8).map(broken).batch(2), accelerators.modelled(step_ms=1))

@@ -1,0 +1,603 @@
+"""The equal-work tally: the same images in any order agree, anything else is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections import UserDict
+from dataclasses import asdict, replace
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+from luck import luckiest
+from PIL import Image
+
+from labextras.fit.watch import stated_images
+from labkit.recording.equal_work import agreement, difference
+from labkit.recording.work import (
+    Tally,
+    check_batched,
+    count_images,
+    looks_like_one_image,
+    padded_share,
+    sample,
+    settings,
+)
+from labkit.timeline.run import Delivered
+
+pytestmark = pytest.mark.random
+
+LABELS = np.random.default_rng(3).integers(0, 10, 64)
+PATHS = [f"/photos/{i:03d}.jpg" for i in range(64)]
+
+
+def pixels(path, label):
+    return tf.random.uniform((8, 8, 3)), label
+
+
+def photos(paths=PATHS, labels=LABELS):
+    return tf.data.Dataset.from_tensor_slices((list(paths), list(labels)))
+
+
+def work(dataset, steps=None):
+    tally = Tally(dataset)
+    for batch in dataset.take(steps) if steps else dataset:
+        tally.add(batch)
+    return tally.work()
+
+
+def test_augmented_pixels_do_not_matter():
+    a, b = (work(photos().map(pixels).batch(8)) for _ in range(2))
+    assert difference(a, b) is None
+    assert agreement(a, b) == "yes"
+    assert a.identity == "labels and source files"
+
+
+@given(st.permutations(range(64)))
+def test_a_tally_does_not_depend_on_the_order_of_the_images(order):
+    one, other = Tally(), Tally()
+    for i in range(0, 64, 16):
+        one.add((np.zeros((16, 8, 8, 3), np.float32), LABELS[i : i + 16]))
+        other.add((np.zeros((16, 8, 8, 3), np.float32), LABELS[list(order[i : i + 16])]))
+    assert one.work() == other.work()
+
+
+@given(st.lists(st.integers(0, 9), min_size=8, max_size=8), st.lists(st.integers(0, 9), min_size=8, max_size=8))
+def test_two_label_sets_agree_exactly_if_they_are_the_same_multiset(a, b):
+    works = []
+    for labels in (a, b):
+        tally = Tally()
+        tally.add((np.zeros((8, 2)), np.array(labels)))
+        works.append(tally.work())
+    assert (difference(*works) is None) == (sorted(a) == sorted(b))
+
+
+def test_a_shuffle_of_a_whole_epoch_is_the_same_work():
+    a = work(photos().map(pixels).batch(8))
+    b = work(photos().shuffle(64).map(pixels, num_parallel_calls=2).batch(8).prefetch(2))
+    assert difference(a, b) is None
+    assert agreement(a, b) == "yes"
+
+
+def test_another_folder_of_the_same_size_is_refused():
+    other = photos(p.replace("photos", "others") for p in PATHS)
+    reason = difference(work(photos().map(pixels).batch(8)), work(other.map(pixels).batch(8)))
+    assert reason.startswith("different images: read from 64 .jpg files")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda d: d.skip(32).take(16),
+        lambda d: d.take(8).repeat(2),
+        lambda d: d.filter(lambda _, label: label > 4).take(16),
+        lambda d: d.shard(4, 1),
+    ],
+    ids=["other subset", "duplicated", "filtered", "other shard"],
+)
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_other_images_in_the_same_number_are_refused(change, shuffled):
+    a = photos().shuffle(64) if shuffled else photos()
+    a, b = a.take(16), change(a)
+    reason = difference(work(a.map(pixels).batch(8)), work(b.map(pixels).batch(8)))
+    assert reason is not None
+    assert reason.startswith("different images") or reason.startswith("different counts")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        (lambda d: d.take(32).map(pixels).batch(8), "counts"),
+        (lambda d: d.repeat(2).map(pixels).batch(8), "counts"),
+        (lambda d: d.map(pixels).batch(16), "batches"),
+        (lambda d: d.map(pixels).batch(24), "batches"),
+        (lambda d: d.map(lambda p, y: (tf.zeros((9, 8, 3)), y)).batch(8), "shapes"),
+        (lambda d: d.map(lambda p, y: (tf.zeros((8, 8, 3), tf.uint8), y)).batch(8), "dtypes"),
+        (lambda d: d.map(lambda p, y: (tf.zeros((8, 8, 3)), tf.cast(y, tf.float32))).batch(8), "dtypes"),
+        (lambda d: d.map(lambda p, y: tf.zeros((8, 8, 3))).batch(8), "elements"),
+    ],
+)
+def test_counts_shapes_and_dtypes_must_agree(change, word):
+    reason = difference(work(photos().map(pixels).batch(8)), work(change(photos())))
+    assert reason.startswith(f"different {word}")
+
+
+def test_records_and_photos_agree_by_their_labels(tmp_path):
+    name = str(tmp_path / "photos.tfrecord-00000-of-00001")
+    with tf.io.TFRecordWriter(name) as writer:
+        for label in LABELS:
+            writer.write(bytes([int(label)]))
+
+    def parse(record):
+        return tf.random.uniform((8, 8, 3)), tf.cast(tf.io.decode_raw(record, tf.uint8)[0], tf.int64)
+
+    a, b = work(photos().map(pixels).batch(8)), work(tf.data.TFRecordDataset([name]).map(parse).batch(8))
+    assert b.sources.kind == ".tfrecord files"
+    assert difference(a, b) is None
+    assert difference(a, work(tf.data.TFRecordDataset([name]).map(parse).map(lambda x, y: (x, 9 - y)).batch(8)))
+
+
+def test_one_folder_under_two_names_is_one_folder(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "photos")
+    a, b = (photos(f"{tmp_path}/{d}/{i}.jpg" for i in range(64)) for d in ("photos", "link/../link"))
+    assert difference(work(a.map(pixels).batch(8)), work(b.map(pixels).batch(8))) is None
+
+
+def test_two_random_windows_of_the_same_files_are_called_another_draw():
+    labels = np.arange(1000) % 10
+    source = photos((f"/photos/{i}.jpg" for i in range(1000)), labels)
+    a, b = (work(source.shuffle(1000, seed).map(pixels).batch(8), steps=20) for seed in (1, 2))
+    assert a.labels.digest != b.labels.digest
+    assert difference(a, b) is None
+    assert agreement(a, b) == "same files, another draw"
+
+
+def test_a_window_of_other_classes_is_refused_even_if_shuffled():
+    labels = np.arange(1000) // 100
+    source = photos((f"/photos/{i}.jpg" for i in range(1000)), labels)
+    a, b = (work(d.map(pixels).batch(8), steps=20) for d in (source, source.shuffle(1000)))
+    assert "measure whole epochs" in difference(a, b)
+
+
+def test_without_labels_or_files_only_counts_are_compared():
+    source = tf.data.Dataset.range(64).map(lambda i: tf.random.uniform((8, 8, 3))).batch(8)
+    a, b = work(source), work(source)
+    assert a.identity == "counts and shapes only"
+    assert difference(a, b) is None
+    assert agreement(a, b) == "counts only"
+
+
+def test_arrays_in_memory_are_told_apart():
+    rng = np.random.default_rng(0)
+    images = rng.random((32, 4, 4, 3)).astype(np.float32)
+    same = tf.data.Dataset.from_tensor_slices(images[rng.permutation(32)]).batch(8)
+    other = tf.data.Dataset.from_tensor_slices(images + 1).batch(8)
+    a = work(tf.data.Dataset.from_tensor_slices(images).batch(8))
+    assert agreement(a, work(same)) == "yes"
+    assert difference(a, work(other)).startswith("different images")
+
+
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("form", ["int", "uint8", "string", "one-hot", "column", "pair", "dict", "bool"])
+def test_labels_of_every_common_form_are_recognised(form):
+    def element(label):
+        image = tf.zeros((8, 8, 3))
+        return {
+            "int": (image, label),
+            "uint8": (image, tf.cast(label, tf.uint8)),
+            "string": (image, tf.strings.as_string(label)),
+            "one-hot": (image, tf.one_hot(label, 10)),
+            "column": (image, label[None]),
+            "pair": (image, (label, label + 1)),
+            "dict": {"image": image, "label": label},
+            "bool": (image, label > 4),
+        }[form]
+
+    works = [
+        work(tf.data.Dataset.from_tensor_slices(labels).map(element).batch(8))
+        for labels in (LABELS, np.sort(LABELS), (LABELS + 5) % 10)
+    ]
+    works = [replace(w, sources=None) for w in works]
+    assert works[0].labels
+    assert difference(works[0], works[1]) is None
+    assert difference(works[0], works[2]).startswith("different images: the labels")
+
+
+def test_pixels_and_random_floats_are_no_labels():
+    source = tf.data.Dataset.range(32).map(lambda i: (tf.zeros((2, 2, 3), tf.uint8), tf.random.uniform((4,)))).batch(8)
+    assert work(source).labels is None
+
+
+@pytest.mark.parametrize(
+    "dataset", [None, [1, 2], tf.data.Dataset.from_generator(lambda: iter([0]), output_types=tf.int32)]
+)
+def test_a_pipeline_that_names_no_files_has_no_sources(dataset):
+    assert Tally(dataset).work().sources is None
+
+
+@pytest.mark.parametrize("source", ["list_files", "interleave", "zip", "cached"])
+def test_files_are_found_through_the_whole_pipeline(source, tmp_path):
+    for i in range(4):
+        (tmp_path / f"{i}.jpg").write_bytes(b"x")
+    files = tf.data.Dataset.list_files(f"{tmp_path}/*.jpg", shuffle=source == "list_files")
+    dataset = {
+        "list_files": lambda: files,
+        "interleave": lambda: files.interleave(tf.data.TFRecordDataset),
+        "zip": lambda: tf.data.Dataset.zip(files, tf.data.Dataset.range(4)),
+        "cached": lambda: files.map(lambda x: x).cache().repeat().prefetch(1).take(4),
+    }[source]()
+    found = Tally(dataset).work()
+    assert found.sources.count == 4
+    assert found.sources.first == "0.jpg"
+    assert found.order == ("varies" if source in ("list_files", "interleave") else "fixed")
+
+
+def test_reads_in_no_fixed_order_are_noticed():
+    records = [
+        tf.data.TFRecordDataset(["a", "b"]),
+        tf.data.TFRecordDataset(["a", "b"], num_parallel_reads=2),
+        photos().map(pixels, num_parallel_calls=2, deterministic=False),
+    ]
+    assert [Tally(d).work().order for d in records] == ["fixed", "varies", "varies"]
+
+
+def test_ragged_batches_and_varying_shapes_are_counted():
+    dataset = tf.data.Dataset.range(1, 9).map(lambda i: (tf.zeros((i, 3)), i)).ragged_batch(4)
+    found = work(dataset)
+    assert found.images == 8
+    assert difference(found, work(dataset)) is None
+    padded = tf.data.Dataset.range(1, 9).map(lambda i: (tf.zeros((i, 3)), i)).padded_batch(4)
+    assert work(padded).components[0].shape == (None, 3)
+    assert difference(found, work(padded)).startswith("different shapes")
+
+
+def test_padding_that_another_order_makes_is_equal_work_where_the_labels_are():
+    def padded(seed, label=lambda i: i):
+        def lines():
+            yield from ((np.zeros(i), label(i)) for i in range(1, 33))
+
+        kinds = (tf.TensorSpec([None], tf.float32), tf.TensorSpec([], tf.int64))
+        texts = tf.data.Dataset.from_generator(lines, output_signature=kinds)
+        return (texts if seed is None else texts.shuffle(32, seed=seed)).padded_batch(8)
+
+    found = work(padded(1))
+    assert found.sources is None
+    assert found.components[0].digest != work(padded(2)).components[0].digest, "the case"
+    assert agreement(found, work(padded(2))) == "yes"
+    assert difference(found, work(padded(2, label=lambda i: i + 1))).startswith("different images")
+    assert difference(found, work(padded(None))) == (
+        "different shapes: component 0 is ? per image in both, but not of the same sizes"
+    )
+
+
+@pytest.mark.parametrize("lengths", [(8, 4), (4, 8)])
+def test_arrays_of_other_lengths_are_no_rows_of_one_table(lengths):
+    sides = [tf.data.Dataset.from_tensor_slices(np.arange(length)) for length in lengths]
+    assert work(tf.data.Dataset.zip(tuple(sides)).batch(2)).sources is None
+
+
+@pytest.mark.parametrize("extra", [(), (tf.range(4),)])
+def test_sparse_and_ragged_tensors_in_memory_are_counted_without_their_values(extra):
+    ragged, sparse = tf.ragged.constant([[1], [1, 2], [], [3]]), tf.sparse.eye(4)
+    for special in (ragged, sparse):
+        counted = work(tf.data.Dataset.from_tensor_slices((special, *extra)).batch(2))
+        assert (counted.images, counted.sources) == (4, None)
+
+
+def test_a_tally_survives_json():
+    found = work(photos().map(pixels).batch(8))
+    assert Delivered(**json.loads(json.dumps(asdict(found), allow_nan=False))) == found
+
+
+def test_adding_a_batch_does_not_read_the_pixels():
+    tally = Tally()
+    small, large = ((tf.zeros((32, s, s, 3)), tf.zeros(32, tf.int64)) for s in (4, 448))
+
+    def cost_ns(batch):
+        start = time.perf_counter_ns()
+        for _ in range(50):
+            tally.add(batch)
+        return time.perf_counter_ns() - start
+
+    assert luckiest(lambda: cost_ns(large) / cost_ns(small), 3) < 3
+
+
+PHOTOS = [np.zeros((3, 20 + i, 30), np.uint8) for i in range(8)]
+FILES = [f"{i}.jpg" for i in range(8)]
+BOXES = [{"boxes": np.zeros((i, 4))} for i in range(8)]
+
+
+def holds_eight(batch):
+    """Assert that a batch has eight images wherever it is asked, and that what is known of it can be saved."""
+    assert count_images(batch) == 8
+    check_batched(batch)
+    assert not looks_like_one_image(batch)
+    tally = Tally()
+    assert tally.add(batch) == 8
+    assert Delivered(**json.loads(json.dumps(asdict(tally.work())))) == tally.work()
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        (tuple(PHOTOS), tuple(BOXES)),
+        {"boxes": [np.zeros((i, 4)) for i in range(8)], "images": PHOTOS},
+        [np.moveaxis(photo, 0, -1) for photo in PHOTOS],
+        [Image.new("RGB", (30, 20 + i)) for i in range(8)],
+        ([Image.new("L", (30, 20))] * 8, list(range(8))),
+        {"batch_idx": np.zeros(21), "bboxes": np.zeros((21, 4)), "img": np.zeros((8, 3, 20, 30))},
+        {"filename": FILES, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
+        {"caption": ["a dog"] * 8, "vector": np.zeros((8, 5))},
+        ([b"\xff" * 999] * 8, np.zeros(8)),
+        FILES,
+        UserDict(input_ids=np.zeros((8, 12), int), labels=np.zeros(8)),
+        {"epoch": 3, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
+        [np.zeros((8, 3, 20, 30)), np.zeros(8)],
+        [[np.zeros((8, 3, 20, 30))] * 2, np.zeros(8)],
+        {"input_ids": [[1] * 128] * 8, "labels": [0] * 8},
+        {"words": [["a", "dog"], ["a"]] * 4, "labels": [0] * 8},
+        [np.zeros((20, 30, 3))] * 8,
+        [(np.zeros((20, 30, 3)), 1)] * 8,
+        [(np.int64(1), np.zeros((3, 20, 30 + i))) for i in range(8)],
+        [(Image.new("RGB", (30, 20)), {"id": 1})] * 8,
+        [{"boxes": np.zeros((5, 4)), "image": np.zeros((20, 30, 3)), "label": 1}] * 8,
+        {"about": [{"id": 1}] * 8, "image": np.zeros((8, 3, 20, 30))},
+        (np.zeros((8, 3, 20, 30)), [{"boxes": np.zeros((i, 4))} for i in range(8)]),
+    ],
+    ids=lambda batch: type(batch).__name__,
+)
+def test_images_are_counted_where_they_stand(batch):
+    """A list of photos of different sizes, boxes or texts before the images: none of them is a number of images."""
+    holds_eight(batch)
+
+
+TOKENS = [[5] * (3 + i) for i in range(8)]
+WAVES = [np.zeros(900 + 50 * i, np.float32) for i in range(8)]
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+@dataclasses.dataclass(slots=True)
+class Held:
+    first: object
+    second: object
+
+
+def of_objects(*values):
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+LISTS = {
+    "token lists": TOKENS,
+    "token lists of one length": [[5, 9, 2]] * 8,
+    "token tuples": list(map(tuple, TOKENS)),
+    "waveforms": WAVES,
+    "waveforms with their channel": [wave[None] for wave in WAVES],
+    "spectra": [np.zeros((90 + i, 40)) for i in range(8)],
+    "boxes": [[[1, 2, 3, 4]] * i for i in range(8)],
+    "(wave, label)": [(wave, 1) for wave in WAVES],
+    "(wave of one length, label)": [(WAVES[0], 1)] * 8,
+    "(wave, rate, text)": [(wave, 16_000, "yes") for wave in WAVES],
+    "(tokens, label)": list(zip(TOKENS, range(8), strict=True)),
+    "[tokens, label]": [[tokens, 1] for tokens in TOKENS],
+    "(text, label)": [("a dog", 1)] * 8,
+    "(tokens, mask)": [(np.arange(3 + i), np.ones(3 + i)) for i in range(8)],
+    "(points, label)": [(np.zeros((90 + i, 3)), np.int64(1)) for i in range(8)],
+    "(photo, mask)": [(np.zeros((20, 30, 3)), np.zeros((20, 30)))] * 8,
+    "(photo, photo)": [(np.zeros((20, 30, 3)), np.zeros((20, 30, 3)))] * 8,
+    "pairs of numbers": [(3, 4)] * 8,
+    "named tuples": [Pair(wave, 1) for wave in WAVES],
+    "objects": [Held(wave, 1) for wave in WAVES],
+    "dictionaries in dictionaries": [{"audio": {"array": wave, "rate": 16_000}} for wave in WAVES],
+    "dictionaries of one length": [{"ids": np.zeros(12), "labels": np.zeros(12)}] * 8,
+    "(wave, notes or nothing)": [(wave, {"a": 1} if len(wave) % 3 else None) for wave in WAVES],
+    "dictionaries with a key that some lack": [{"ids": [1], "b": 1}] * 7 + [{"ids": [1]}],
+    "tuple of all waves and all labels": (tuple(WAVES), (1,) * 8),
+    "list of all waves and all labels": [WAVES, [1] * 8],
+    "list of all paths and all labels": [FILES, [1] * 8],
+    "list of all users and all items": [[3] * 8, [4] * 8],
+    "list of all photos and all targets": [tuple(PHOTOS), tuple(BOXES)],
+    "dictionary of arrays of unequal length": {"ids": [np.arange(3 + i) for i in range(8)], "labels": [0] * 8},
+    "array of arrays": of_objects(*WAVES),
+    "named tuple": Pair(np.zeros((8, 5)), np.zeros(8)),
+    "object": Held(np.zeros((8, 5)), np.zeros(8)),
+    "object with lists": Held(WAVES, [0] * 8),
+    "ragged": (tf.ragged.constant(TOKENS), tf.zeros(8)),
+    "sparse": tf.sparse.eye(8, 3),
+    "batches of two loaders": [[np.zeros((8, 5)), np.zeros(8)], [np.zeros((16, 5)), np.zeros(16)]],
+    "arrays of a tuple": [np.zeros(8)] * 4,
+    "queries and documents": [np.zeros((8, 128), np.float32), np.zeros((32, 128), np.float32)],
+}
+
+
+@pytest.mark.parametrize("batch", LISTS.values(), ids=LISTS.keys())
+def test_a_list_is_as_many_samples_and_not_as_many_as_its_first_is_long(batch):
+    """As collate functions hand on what has no common length: each sample stays what the dataset made of it."""
+    holds_eight(batch)
+
+
+def test_two_samples_beside_their_labels_are_two():
+    assert count_images(([np.zeros((100, 80)), np.zeros((120, 80))], np.zeros(2, int))) == 2
+
+
+def test_the_labels_of_samples_in_tuples_are_told_apart():
+    works = []
+    for labels in (range(8), reversed(range(8)), [3] * 8):
+        tally = Tally()
+        tally.add(list(zip(WAVES, labels, strict=True)))
+        works.append(tally.work())
+    assert [part.shape for part in works[0].components] == [(None,), ()]
+    assert difference(works[0], works[1]) is None
+    assert difference(works[0], works[2]).startswith("different images: the labels")
+
+
+@pytest.mark.parametrize("batch", [[[5, 9, 2]], [(WAVES[0], 1)], [{"ids": np.zeros(12), "label": 1}]])
+def test_a_batch_of_one_sample_in_a_list_is_one(batch):
+    assert count_images(batch) == 1
+
+
+def test_two_waveforms_are_two_samples():
+    assert count_images(WAVES[:2]) == 2
+
+
+def test_a_list_of_photos_is_one_component_of_which_no_photo_is_decoded(tmp_path):
+    Image.new("RGB", (30, 20)).save(tmp_path / "a.jpg")
+    photos = [Image.open(tmp_path / "a.jpg") for _ in range(8)]
+    tally = Tally()
+    tally.add((photos, FILES))
+    found = tally.work()
+    assert [part.shape for part in found.components] == [(20, 30, 3), ()]
+    assert found.labels.count == 8, "the names of the files tell the photos apart"
+    assert all(photo.tile for photo in photos), "it was decoded"
+
+
+@pytest.mark.parametrize(
+    ("element", "says"),
+    [
+        ({"image": Image.new("RGB", (30, 20)), "label": 3}, "one image of 20×30×3 with its label"),
+        ({"id": 3, "vector": np.zeros(10)}, "without a leading dimension"),
+        (("a.jpg", 3), "without a leading dimension"),
+    ],
+)
+def test_an_element_that_is_no_batch_is_still_refused(element, says):
+    with pytest.raises(ValueError, match=says):
+        check_batched(element)
+
+
+def test_an_image_without_a_label_is_noticed_with_its_colours_first_too():
+    assert looks_like_one_image(np.zeros((3, 64, 64)))
+    assert looks_like_one_image(Image.new("RGB", (64, 48)))
+    assert not looks_like_one_image(np.zeros((32, 28, 28)))
+
+
+def test_three_grey_images_with_their_labels_are_a_batch():
+    assert not looks_like_one_image((np.zeros((3, 28, 28)), np.zeros(3)))
+
+
+def test_a_list_of_tensors_that_pytorch_makes_of_a_tuple_is_no_list_of_photos():
+    clouds, photos = tf.zeros((32, 100, 3)), tf.zeros((3, 100, 32))
+    assert count_images([clouds] * 4) == 32
+    assert count_images([photos] * 4) == 4
+
+
+class OnADevice:
+    """A tensor as PyTorch has them on a GPU, or of a type that NumPy lacks."""
+
+    shape, dtype = (4, 3, 20, 30), "torch.bfloat16"
+
+    def numpy(self):
+        raise TypeError("can't convert cuda:0 device type tensor to numpy")
+
+
+class Labels(OnADevice):
+    shape, dtype = (4,), "torch.int64"
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        Labels(),
+        of_objects(np.zeros((3, 4)), np.zeros((1, 4)), np.zeros((2, 4)), np.zeros((0, 4))),
+        of_objects(1, None, 2, 3),
+    ],
+    ids=["on a device", "arrays", "None"],
+)
+def test_what_numpy_cannot_read_is_counted_without_its_values(labels):
+    for images in (OnADevice(), np.zeros((4, 3, 20, 30))):
+        tally = Tally()
+        assert tally.add((images, labels)) == 4
+        assert tally.work().identity == "counts and shapes only"
+    assert sample((OnADevice(), labels)) is None
+
+
+def test_a_last_batch_of_one_sample_is_one_image():
+    assert count_images([(np.zeros((20, 30, 3)), 1)]) == count_images([{"image": np.zeros((20, 30, 3))}]) == 1
+
+
+class OwnBatch:
+    """What a collate function may return: PyTorch's guide makes one that pins its own memory."""
+
+    def __init__(self, images, labels):
+        self.images, self.labels, self.source = images, labels, "a name"
+
+    def to(self, device):
+        return self
+
+
+def test_the_arrays_that_an_object_holds_are_its_components():
+    batch = OwnBatch(np.zeros((6, 8, 8, 3), np.uint8), np.arange(6))
+    tally = Tally()
+    assert tally.add(batch) == count_images(batch) == 6
+    assert [part.dtype for part in tally.work().components] == ["uint8", "int64"]
+    assert tally.work().labels.count == 6
+    with pytest.raises(ValueError, match="OwnBatch"):
+        count_images(OwnBatch(None, 3))
+
+
+@pytest.mark.parametrize("batch", [(), {}, None, [None]])
+def test_a_batch_without_a_tensor_is_refused(batch):
+    with pytest.raises(ValueError, match="no tensor"):
+        Tally().add(batch)
+    with pytest.raises(ValueError, match="no tensor"):
+        count_images(batch)
+
+
+def test_what_a_recording_does_not_show_is_read_from_the_pipeline():
+    still = photos().map(lambda path, label: (tf.strings.length(path), label)).batch(4)
+    drawn = photos().map(pixels).batch(4)
+    inner = photos().flat_map(
+        lambda *_: tf.data.Dataset.range(2).map(lambda i: tf.random.stateless_uniform([], [i, 1]))
+    )
+    assert [settings(dataset)["random"] for dataset in (still, drawn, inner)] == [False, True, True]
+    assert settings([1]) == {}, "no tf.data pipeline"
+    loose = [photos().map(pixels, num_parallel_calls=2, deterministic=order) for order in (None, True, False)]
+    assert [settings(dataset.batch(4))["unordered"] for dataset in loose] == [False, False, True]
+    ahead = still.apply(tf.data.experimental.prefetch_to_device("/cpu:0"))
+    assert [settings(dataset)["to_device"] for dataset in (still.prefetch(1), ahead)] == [False, True]
+
+
+def test_the_share_of_padding_is_that_of_the_rows_that_were_filled_up():
+    lengths = [2, 10, 4, 4]
+    rows = tf.data.Dataset.from_tensor_slices(lengths).map(lambda n: tf.range(1, n + 1)).padded_batch(4)
+    batch = next(iter(rows))
+    assert padded_share(rows, batch) == pytest.approx(sum(10 - n for n in lengths) / 40)
+    assert padded_share(tf.data.Dataset.range(4).batch(4), batch) is None, "nothing pads"
+    minus = tf.data.Dataset.from_tensor_slices(lengths).map(tf.range).padded_batch(4, padding_values=-1)
+    assert padded_share(minus, next(iter(minus))) == pytest.approx(0.5)
+    names = tf.data.Dataset.from_tensor_slices(["a", "b"]).padded_batch(2)
+    assert padded_share(names, next(iter(names))) is None, "no rows of values"
+
+
+@pytest.mark.parametrize(
+    ("element", "drop", "images"),
+    [
+        ((np.zeros((8, 4, 4, 3)), np.zeros(8)), True, 4),
+        ((np.zeros((8, 4, 4, 3)), np.zeros(8)), False, None),
+        (np.zeros((8, 5)), True, 4),
+        (np.zeros(8), None, None),
+    ],
+)
+def test_a_dataset_states_its_images_as_they_are_counted(element, drop, images):
+    dataset = tf.data.Dataset.from_tensor_slices(element)
+    dataset = dataset if drop is None else dataset.batch(4, drop_remainder=drop)
+    assert stated_images(dataset.element_spec) == images
+    if images:
+        assert images == count_images(next(iter(dataset)))
+
+
+def test_boxes_that_stand_before_the_images_state_nothing():
+    batch = {"boxes": tf.zeros((40, 4)), "images": tf.zeros((4, 8, 8, 3)), "more": tf.data.Dataset.range(3)}
+    assert stated_images(tf.nest.map_structure(tf.type_spec_from_value, batch)) == count_images(batch) == 4
+    assert stated_images(()) is None
+    assert stated_images((tf.TensorSpec(None), tf.TensorSpec((2,)))) is None
