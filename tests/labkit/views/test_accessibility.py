@@ -13,7 +13,7 @@ import jupytext
 import nbformat
 import pytest
 from assistive import CONTRAST, STOPS, Page, ciede2000, nameless, tabbed
-from timeline_page import show_in
+from timeline_page import ALL_LIVE, show_in
 from traces import job
 from vision import BLIND, lab
 
@@ -372,7 +372,7 @@ def test_pages_can_be_read_and_walked_by_keys_in_both_themes(pages, chromium, sc
         page.goto(path.as_uri())
         page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
         page.set_viewport_size({"width": 700, "height": 9000})  # every timeline is seen, and lives
-        page.wait_for_function("!document.querySelector('[data-block] > picture')")
+        page.wait_for_function(ALL_LIVE)
         page.set_viewport_size({"width": 700, "height": 900})
         assert page.evaluate(CONTRAST, "body") == []
         assert nameless(page, "body") == []
