@@ -42,7 +42,7 @@ lab: $(READY) ## open JupyterLab on the start page, with your own copies of the 
 	@cd lab && JUPYTER_CONFIG_PATH="$$PWD/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
 	  ../$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) start.ipynb
 
-tour: $(READY) ## make the photos, measure every technique, print the scoreboard, write build/tour/index.html
+tour: $(READY) ## make the photos, measure every technique, print a scoreboard, write build/tour/index.html
 	@$(BIN)/labkit tour
 
 data: $(READY) ## generate the photos (SCALE=tiny|small|full)

@@ -57,6 +57,7 @@ def test_doctor_reports_every_topic_in_lines():
     assert re.search(r"ok +TensorFlow +2\.\d+", done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_every_device_is_listed_and_proved_by_a_kernel():
     """Those that cannot be used beside TensorFlow are listed with the word that says so."""
@@ -88,6 +89,7 @@ def test_a_device_that_fails_is_named(monkeypatch, result, words):
     assert re.search(words, finding.text)
 
 
+@pytest.mark.long
 def test_doctor_names_the_compiler_or_how_to_get_one():
     done = labkit("doctor", "c++", CXX=sys.executable)
     assert done.stdout.startswith("ok    C++")
@@ -97,6 +99,7 @@ def test_doctor_names_the_compiler_or_how_to_get_one():
     assert "unset it or name a compiler" in done.stdout
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("module", "topic", "words"),
     [
@@ -115,6 +118,7 @@ def test_doctor_says_what_to_do_about_what_is_missing(tmp_path, module, topic, w
     assert words in line
 
 
+@pytest.mark.long
 def test_a_crash_while_loading_is_a_line_not_a_crash(tmp_path):
     (tmp_path / "pyopencl.py").write_text("import os; os.kill(os.getpid(), 11)")
     done = labkit("doctor", "memory", "OPENCL", PYTHONPATH=str(tmp_path))
@@ -122,6 +126,7 @@ def test_a_crash_while_loading_is_a_line_not_a_crash(tmp_path):
     assert topics(done.stdout.splitlines()) == ["OpenCL", "memory"]
 
 
+@pytest.mark.long
 def test_an_empty_tfds_is_recognised(tmp_path):
     """On Colab a clash of protobuf versions leaves the module importable and empty."""
     (tmp_path / "tensorflow_datasets.py").write_text("")

@@ -50,7 +50,7 @@ def test_images_are_float32_in_range_and_of_the_stated_shape(album):
 
 
 @pytest.mark.random
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rung", ladder.RUNGS, ids=lambda rung: rung.name)
 def test_augmentation_is_fresh_every_epoch(album, rung):
     one = album.take(ladder.BATCH)
@@ -255,7 +255,7 @@ def few(album, tmp_path, monkeypatch):
 
 
 @pytest.mark.random
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rung", TAUGHT, ids=lambda rung: rung.name)
 def test_a_rung_delivers_the_elements_of_the_notebook_that_teaches_it(rung, few):
     taught, _names = evaluated(notebook_of(rung), CELLS[rung.name], album=few, everything=few)
@@ -267,7 +267,7 @@ def test_every_rung_but_the_one_that_only_the_scoreboard_has_is_taught():
     assert {rung.name for rung in ladder.RUNGS} - set(CELLS) == {"best, cache of pixels"}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -298,6 +298,7 @@ def test_the_page_of_a_tour_has_a_sentence_for_each_rung():
     assert set(RUNGS) == {rung.name for rung in ladder.RUNGS}
 
 
+@pytest.mark.long
 def test_the_rung_around_opencv_loads_the_same_photos_in_the_same_order(album, monkeypatch):
     few = album.take(2 * ladder.BATCH)
     want = [labels.tolist() for _, labels in batches(ladder.RUNGS[0].build(few), 3)]

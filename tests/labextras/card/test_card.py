@@ -79,6 +79,7 @@ opencl = pytest.mark.opencl
 # -- started and stopped -----------------------------------------------------------------
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_lives_as_long_as_its_block(root, folder):
     with card.Card(root) as running:
@@ -422,6 +423,7 @@ def test_a_name_with_a_wrong_parameter_is_not_put_together(root):
 # -- asked -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @opencl
 def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(root):
     from labextras import offload

@@ -19,7 +19,7 @@ import labextras.cluster
 import labkit
 from labextras.cluster import wire
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cluster.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -104,4 +104,4 @@ def test_the_variable_of_a_training_is_what_labkit_sets():
 def test_the_version_in_the_container_is_one_that_the_lab_supports():
     (text,) = blocks("dockerfile", "tensorflow-cpu")
     (found,) = re.findall(r"tensorflow-cpu==([\d.]+)", text)
-    assert f"tensorflow-cpu=={found}" in (Path(__file__).resolve().parents[2] / "constraints.txt").read_text()
+    assert f"tensorflow-cpu=={found}" in (Path(__file__).resolve().parents[3] / "constraints.txt").read_text()

@@ -476,6 +476,7 @@ def both_wait(process):
     time.sleep(1000)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("when", [0, 1, 2, 0.001, 0.003, 0.01, 0.03])
 def test_the_stop_button_ends_the_programs(several, when):
     """So many of them run already, or so many seconds have passed: starting is a dialogue that must not be cut off."""

@@ -162,6 +162,7 @@ def test_a_call_of_several_steps_may_end_with_the_data(tf, keras, batches, each,
     assert "events per image" not in note or int(note.split(" events per image")[0].split()[-1]) < 1_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["accumulates", "scales"])
 def test_steps_are_counted_where_the_optimizer_leaves_some_out(tf, keras, optimizer):
     """It accumulates gradients of four steps, or scales the loss and takes no step where a gradient is not finite."""
@@ -185,7 +186,7 @@ def test_steps_are_counted_where_the_optimizer_leaves_some_out(tf, keras, optimi
     assert (watch.trace.run.steps, watch.trace.run.images) == (16, 16 * BATCH), "the last call finds three batches"
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("each", [1, 2, 4])
 @pytest.mark.parametrize("place", ["device", "mirrored"])
 def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, place, each):
@@ -204,6 +205,7 @@ def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, p
     assert (trace.run.images, trace.run.batch_size) == (8 * BATCH, BATCH)
 
 
+@pytest.mark.long
 def test_a_script_may_make_its_function_anew_or_evaluate_with_it(tf, keras):
     class Anew(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
@@ -216,6 +218,7 @@ def test_a_script_may_make_its_function_anew_or_evaluate_with_it(tf, keras):
     assert (watch.trace.run.steps, watch.trace.run.images) == (6, 6 * BATCH)
 
 
+@pytest.mark.long
 def test_another_profiler_is_left_alone_and_the_training_goes_on(tf, keras, tmp_path):
     def loop(step):
         with step:
@@ -276,7 +279,7 @@ def profiling(tf, folder):
         tf.profiler.experimental.stop()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("place", ["on_train_batch_end", "on_test_batch_begin", "on_epoch_end"])
 def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, error, place):
@@ -325,6 +328,7 @@ def test_an_interrupt_while_a_window_opens_gives_the_profiler_back(tf, keras, tm
     assert kept.traceback
 
 
+@pytest.mark.long
 def test_the_training_after_one_that_was_left_is_none_of_the_watchs(tf, keras, tmp_path):
     def leave(*_, **named):
         raise ZeroDivisionError
@@ -374,6 +378,7 @@ def test_a_step_that_fails_ends_the_window(tf, keras):
     assert again.trace.run.steps == 2
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("states", [True, False], ids=["the dataset states its batch", "it does not"])
 def test_the_images_of_a_train_step_of_ones_own_are_those_of_a_batch_that_is_stated(tf, keras, states):
     model, watch = with_a_step_of_its_own(tf, keras), labextras.fit.Watch(steps=4)
@@ -384,7 +389,7 @@ def test_the_images_of_a_train_step_of_ones_own_are_those_of_a_batch_that_is_sta
     assert "step time" in str(labkit.Timeline(watch.trace))
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("place", ["on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end"])
 @pytest.mark.parametrize("last", [True, False], ids=["watched last", "watched first"])
 def test_a_callback_that_evaluates_changes_no_count(tf, keras, place, last):
@@ -397,6 +402,7 @@ def test_a_callback_that_evaluates_changes_no_count(tf, keras, place, last):
     assert "reset_metrics" not in vars(model)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("does", ["evaluate", "predict"])
 def test_a_callback_that_evaluates_is_a_validation(tf, keras, does):
     def validate(epoch, logs=None):
@@ -490,6 +496,7 @@ def steps_after_one_that_is_gone():
     return watch.trace.run.steps
 
 
+@pytest.mark.long
 def test_a_watch_that_nobody_needs_is_freed_and_gives_the_profiler_back():
     """Where another function than ``fit`` is left in the window, nobody tells.
 
@@ -500,6 +507,7 @@ def test_a_watch_that_nobody_needs_is_freed_and_gives_the_profiler_back():
         assert apart.submit(steps_after_one_that_is_gone).result() == 3
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("batches", [4, 9], ids=["the dataset tells its end", "the end comes unforeseen"])
 def test_what_the_last_step_hands_over_ends_with_it_where_the_training_is_short(tf, keras, batches):
     """TensorFlow on a CPU can be told to hand ops over and go on, as it does on a GPU."""
@@ -638,6 +646,7 @@ def test_without_the_profiler_memory_ends_no_window(tf):
     assert step.trace.run.steps == 4
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("counts", [1, 2])
 def test_a_loss_that_counts_steps_counts_no_images(tf, keras, counts):
     model = with_a_step_of_its_own(tf, keras, counts=counts, steps_per_execution=4)
@@ -757,6 +766,7 @@ def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
         assert np.median(waits.duration_ns[1:]) >= 0.15e9, "the first dataset takes 200 ms, the second one nothing"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("every", [1, 3])
 def test_a_validation_in_a_loop_of_ones_own_belongs_to_no_step(tf, every):
     relu = tf.function(tf.nn.relu)

@@ -83,7 +83,7 @@ def work_in(trace, what):
     return {t.thread for t in trace if t.name == what}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("pool", [None, *disk.POOLS])
 def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(paths, pool):
     before = state()
@@ -105,6 +105,7 @@ def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(
     assert trace.run.op_times["PIL decode"].computed_ns > 0
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("first", [3, 3 << 30])
 def test_a_pair_of_numbers_in_a_queue_is_no_batch_of_pytorch(first, monkeypatch):
     """Places in a file need not fit where steps stand, and are none."""
@@ -144,7 +145,7 @@ def test_no_number_of_a_batch_is_too_large_for_a_span(number, tmp_path):
     ring.close()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("order", ["apply_async", "map_async", "imap", "imap_unordered"])
 def test_a_pool_of_threads_takes_its_function_by_its_name(paths, order):
     class Named:
@@ -162,6 +163,7 @@ def test_a_pool_of_threads_takes_its_function_by_its_name(paths, order):
     assert {span.category for span in trace if span.name == "load"} == {"map"}
 
 
+@pytest.mark.long
 def test_threads_of_pools_that_follow_each_other_share_their_lanes(paths):
     """A pool for each batch works as long as one that lives on: what keeps up must not depend on their names."""
 
@@ -188,6 +190,7 @@ def test_threads_that_work_at_the_same_time_have_a_lane_each(paths):
     assert len(work_in(labkit.record(TwoPools(), STEP, steps=4), "PIL decode")) == 2
 
 
+@pytest.mark.long
 def test_a_second_recording_finds_the_originals_and_sees_the_same(paths):
     before = state()
     counts = [sum(s.name == "file read" for s in labkit.record(disk.Batches(paths), STEP, steps=4)) for _ in range(3)]
@@ -291,6 +294,7 @@ def waits_for_pixels():
     return np.zeros((8, 8, 3), np.uint8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counts", [True, False])
 def test_a_task_that_never_ends_takes_what_its_thread_computed(counts, monkeypatch):
     from labextras.loaders import session
@@ -307,6 +311,7 @@ def test_a_task_that_never_ends_takes_what_its_thread_computed(counts, monkeypat
         assert shares[1] > 4 * shares[0]
 
 
+@pytest.mark.long
 def test_what_waits_is_told_from_what_computes_although_not_every_call_is_asked(tmp_path, monkeypatch):
     """Functions take turns, and one waits in every fourth call: a fixed pattern would ask the same call each time."""
     fourth = "time.sleep(0.006) if number % 4 == 1 else spin()"
@@ -384,13 +389,14 @@ def test_the_files_that_a_loader_reads_are_seen_and_no_others(tmp_path, how):
     assert len(opened) == 0 if how == "not at all" else 9 <= len(opened) <= 11
 
 
+@pytest.mark.long
 def test_ones_own_function_is_known_in_processes_that_begin_anew(paths):
     labextras.loaders.known("photos_on_disk.load", category="decode")
     trace = labkit.record(disk.Batches(paths, pool="spawn pool"), STEP, steps=4)
     assert {s.category for s in trace if s.name == "photos_on_disk.load"} == {"decode"}
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("pool", [None, "thread executor", "process executor", "spawn pool"])
 def test_a_function_that_a_loader_keeps_is_known_and_is_itself_again_afterwards(paths, pool):
     """In an attribute, as a default value, in a partial: code that kept it before calls the same object."""
@@ -513,6 +519,7 @@ def test_what_a_generator_is_told_arrives_and_it_ends_where_it_is_closed(stages)
     assert events == [3, KeyError, "closed"]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("name", "says"),
     [
@@ -539,6 +546,7 @@ def test_a_category_that_is_none_of_a_pipeline_is_refused():
         labextras.loaders.known("photos_on_disk.load", category="train")
 
 
+@pytest.mark.long
 def test_code_that_computes_is_told_from_code_that_waits(paths):
     busy, idle = (labkit.record(disk.Batches(paths, f), STEP, steps=3) for f in (disk.compute, disk.rest))
     name = "next of Batches"
@@ -563,6 +571,7 @@ def rests():
         yield np.zeros((8, 4), np.uint8)
 
 
+@pytest.mark.long
 def test_a_loader_begins_again_as_in_a_training_loop_and_a_generator_ends(paths):
     loader = disk.Batches(paths[:24])  # three batches
     trace = labkit.record(loader, STEP, steps=7)
@@ -649,6 +658,7 @@ class Around(Stream):
         return iter(self.stream)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", [Stream, Around])
 def test_an_iterator_that_somebody_keeps_goes_on_after_a_recording(kind):
     stream = kind()
@@ -702,6 +712,7 @@ def test_an_iterator_that_nobody_keeps_ends_with_its_recording():
     assert ended == [True]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("loader", "error", "says"),
     [
@@ -728,6 +739,7 @@ def test_what_is_no_loader_of_batches_gets_one_sentence(loader, error, says):
     assert state() == before
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", ["iter of a list", "iter of a function", "itertools"])
 def test_an_iterator_is_a_loader(kind):
     many = [(np.zeros((4, 8)), np.zeros(4))] * 9
@@ -775,6 +787,7 @@ def test_processes_that_began_before_are_said_to_be_hidden(paths):
     assert "began before" not in (trace.run.profiler.note or "")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("module", "hidden"), [("loky.own_worker", 1), ("own_worker", 0), ("labkit.own_worker", 0), (None, 0)]
 )
@@ -805,6 +818,7 @@ def one_batch(number):
     return np.full((4, 8), number)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["multiprocessing", "concurrent.futures"])
 def test_what_a_worker_of_a_pool_does_before_its_first_task_is_its_start(kind):
     context = multiprocessing.get_context("fork")
@@ -833,6 +847,7 @@ def send(made, connection):
         connection.send(made)
 
 
+@pytest.mark.long
 def test_what_hidden_processes_do_is_nobodys_work_and_the_advice_says_so():
     """The consumer seems to receive bytes for most of the time; it waits for somebody whose work is not seen."""
     receives, sends = multiprocessing.Pipe(duplex=False)
@@ -942,6 +957,7 @@ def opens(path):
     open(path, "rb").close()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("works", [computes, reads, opens])
 def test_a_loader_that_waits_long_and_works_little_does_not_hang(works, monkeypatch, tmp_path):
     """As one that fills its buffer from a slow network: it computes for less than a tenth of the time."""
@@ -960,6 +976,7 @@ def test_a_loader_that_waits_long_and_works_little_does_not_hang(works, monkeypa
     assert labkit.record(slowly(), STEP, steps=2, warmup=1).run.steps == 2
 
 
+@pytest.mark.long
 def test_what_was_measured_of_a_loader_that_hangs_is_said(monkeypatch):
     from labextras.loaders import session
 
@@ -995,6 +1012,7 @@ def test_a_program_that_reads_beside_hides_no_loader_that_hangs(monkeypatch, tmp
             board.kill()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("address", "rate", "works"), [("10.0.0.7", 1e5, True), ("10.0.0.7", 1e3, False), ("127.0.0.1", 1e5, False)]
 )
@@ -1054,6 +1072,7 @@ def test_loaders_are_compared_on_equal_work_with_their_processes(paths):
     assert found["plain"][0].cpu_ms_per_image > 0
 
 
+@pytest.mark.long
 def test_another_layout_is_stated_and_other_pixels_are_counted(paths):
     class First(disk.Batches):
         def __iter__(self):

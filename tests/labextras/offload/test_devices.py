@@ -52,6 +52,7 @@ def home(tmp_path):
 # -- the list ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_the_list_is_the_same_in_every_process_and_pips_pocl_is_first():
     listed = "[(d.number, d.platform, d.name, d.kind, d.version, d.compute_units, d.owner) for d in devices()]"
@@ -280,6 +281,7 @@ def test_two_processes_may_begin_with_one_empty_folder(home):
     assert [one.communicate()[0] for one in both] == ["sum 135\n"] * 3
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a_warning(home, tmp_path):
     (tmp_path / "kernels").write_text("a file, no folder")
@@ -306,6 +308,7 @@ def test_a_machine_where_nothing_can_be_written_works_from_temporary_folders(tmp
     assert not Path(place).exists()
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_a_folder_of_the_readers_is_used_and_never_emptied(home, tmp_path):
     own = tmp_path / "own"

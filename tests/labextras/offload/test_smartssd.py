@@ -264,6 +264,7 @@ def test_a_slow_accelerator_hides_the_card():
 # -- words and pictures ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_picture_carries_the_word_modelled():
     card = SmartSSD()
     answer = card.answer(work(), cpu_ms=3.0, cores=2, accelerator=1786)

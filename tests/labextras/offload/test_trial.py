@@ -116,6 +116,7 @@ def test_what_a_kernel_prints_and_what_the_compiler_remarks_is_in_the_log():
     assert repr(tried) == "f ran: x int32 (8,)"
 
 
+@pytest.mark.long
 def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
     here = psutil.Process()
     scale(EIGHT, EIGHT, 1)
@@ -236,6 +237,7 @@ def test_a_function_that_calls_itself_is_named(functions):
     assert re.search("a function that calls itself, which OpenCL C does not allow|recursive call", tried.text)
 
 
+@pytest.mark.long
 def test_functions_that_call_one_another_in_order_are_no_recursion():
     code = "int g(int n) { return n; } int h(int n) { for (int i = 0; i < n; i++) { n += g(i); } return g(n); }"
     body = "if (x[0]) { x[1] = 2; } x[get_global_id(0) * 1000000000L] = h(g(x[0]));"
@@ -376,6 +378,7 @@ sys.stdin.read()
     until(lambda: ended(child), "the child to end")
 
 
+@pytest.mark.long
 def test_a_child_that_dies_between_two_tries_is_no_fault_of_the_second():
     scale(EIGHT, EIGHT, 1)
     child_of(psutil.Process()).kill()

@@ -66,6 +66,7 @@ os.write(2, b"an error from C++")
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("last", "reason"),
     [("", "imports as an empty module"), ("raise TypeError('Descriptors')", "cannot be imported (Descriptors)")],
@@ -238,6 +239,7 @@ def test_without_a_working_tfds_the_files_serve_and_the_reason_is_said(home, cas
     assert count == "160"
 
 
+@pytest.mark.long
 def test_a_tfds_set_by_name_comes_as_the_same_files(home):
     album = photos.load("lab_photos/tiny", home=home, progress=False)
     own = photos.load(scale="tiny", home=home, progress=False)
