@@ -19,7 +19,7 @@ SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The files that hold tests with this mark: to collect all of them would take longer than to run these.
 MARKED  = $$(grep -rl --include=test_*.py 'mark[.]$(1)' tests)
 COUNT   = $$(grep -rho --include=test_*.py 'mark[.]$(1)\b' tests | wc -l)
-# All of what is long or Colab's, or a part of it: PART=0/2 and PART=1/2 take one half each.
+# All of what is long or Colab's, or a part of it: PART=0/4 to PART=3/4 take a quarter each.
 PART    :=
 TAKEN   = $(if $(PART),--part $(PART))
 # What a run of the tests skipped, and why: a line for each test.
@@ -29,7 +29,7 @@ NOTEBOOKS = $(shell ls -r notebooks/*.ipynb)
 NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider $(NOTEBOOKS)
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-long test-colab test-solved test-xprof test-loaders test-kernels-oclgrind gpu on-gpu soak seeds lab kit release grade formgrader data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
+.PHONY: help tour test test-notebooks test-long test-colab test-xprof test-loaders test-kernels test-all gpu on-gpu soak seeds lab kit release grade formgrader data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
 
 help: ## list the verbs
 	@echo "For readers:"
@@ -42,7 +42,7 @@ lab: $(READY) ## open JupyterLab on the start page, with your own copies of the 
 	@cd lab && JUPYTER_CONFIG_PATH="$$PWD/.jupyter$${JUPYTER_CONFIG_PATH:+:$$JUPYTER_CONFIG_PATH}" \
 	  ../$(BIN)/jupyter lab $(if $(filter 0,$(shell id -u)),--allow-root) start.ipynb
 
-tour: $(READY) ## prepare the photos, run the main course, print the scoreboard, write build/tour/index.html
+tour: $(READY) ## make the photos, measure every technique, print a scoreboard, write build/tour/index.html
 	@$(BIN)/labkit tour
 
 data: $(READY) ## generate the photos (SCALE=tiny|small|full)
@@ -53,29 +53,27 @@ doctor: $(READY) ## check this machine, line by line
 
 # Keras is imported with TensorFlow, which takes a second of every process; packages that need it ask for it, notebooks get it.
 # Doctests come last: they are short, so that the processes of the tests end together.
-test: $(READY) chromium bubblewrap #! run the tests: all packages, the browser, every notebook under nbval
+test: $(READY) chromium bubblewrap #! run the tests: all packages, the pages in a browser
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support data tests labkit labcourse labextras -m "not colab and not alone and not solved and not long and not xprof and not loaders and not gpu"
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support data tests labkit labcourse labextras -m "not colab and not alone and not long and not xprof and not loaders and not gpu"
 	@$(BIN)/python -m pytest -m "alone and not long and not loaders" $(call MARKED,alone)
-	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
-	@echo "Left out: laws that take longest ($(call COUNT,long) marks), and others with all their cases ($(call COUNT,sample) marks; both: make test-long)," \
-	  "the notebooks with all rounds, steps and photos (make tour: those of the main course), solved notebooks (make test-solved), Colab's packages" \
-	  "(make test-colab), xprof (make test-xprof), other loaders (make test-loaders), a real GPU (make gpu), kernels under Oclgrind (make test-kernels-oclgrind), style (make lint), many rounds beside" \
-	  "another process (make soak), many seeds (make seeds)."
+	@echo "Left out: every notebook (make test-notebooks); laws that take longest ($(call COUNT,long) marks), and others with all their cases ($(call COUNT,sample) marks; both: make test-long);" \
+	  "Colab's packages, xprof, other loaders, kernels under Oclgrind (make test-colab, test-xprof, test-loaders, test-kernels; all of it: make test-all); a real GPU (make gpu); style (make lint);" \
+	  "many rounds beside other processes (make soak); many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
+
+test-notebooks: $(READY) #! run every notebook under nbval, which compares what it shows
+	@$(BIN)/labkit data --scale tiny
+	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
 
 test-long: $(READY) chromium bubblewrap #! run what make test leaves out: laws that take longest, and all cases of others
 	@$(BIN)/labkit data --scale tiny
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) $(TAKEN) -m "long and not loaders" tests
 
-test-colab: $(READY) #! run every notebook alone in an environment with Colab's packages, which is made first
+test-colab: $(READY) #! run every notebook, solved, in an environment with Colab's packages, which is made first
 	@$(BIN)/labkit data --scale tiny
 	@$(BIN)/python -m pytest $(TAKEN) -m colab $(call MARKED,colab)
-
-test-solved: $(READY) #! run every solved notebook from top to bottom; every check must agree
-	@$(BIN)/labkit data --scale tiny
-	@$(BIN)/python -m pytest -n $(WORKERS) -m solved tests/notebooks/test_solved.py
 
 test-xprof: $(READY) #! compare time by op and waits with xprof, in an environment of its own
 	@$(BIN)/labkit data --scale tiny
@@ -86,8 +84,10 @@ test-loaders: $(LOADERS)/.ready #! record PyTorch, Grain and DALI, in an environ
 	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -n 2 --dist loadfile -m "loaders and not alone" $(call MARKED,loaders)
 	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -m "loaders and alone" $(call MARKED,loaders)
 
-test-kernels-oclgrind: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
+test-kernels: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py
+
+test-all: test test-notebooks test-long test-colab test-xprof test-loaders test-kernels #! all of these, before a release
 
 # TensorFlow with CUDA has an environment of its own, since it would replace the one for the processor.
 gpu: #! with an NVIDIA GPU: CUDA into build/gpu, its tests, notebooks 09, 11–11f and 16, figures
@@ -111,8 +111,8 @@ on-gpu: $(READY) #! what make gpu runs, in the environment that it has made
 	  "$(BIN)/python -m pip install -c constraints.txt nvidia-dali-cuda120, then $(BIN)/python notebooks/build.py --execute 16"
 	@for file in watch operations; do echo "== benchmarks/$$file.py"; $(BIN)/python benchmarks/$$file.py || exit 1; done
 
-soak: $(READY) #! run `make test` ROUNDS times (10) while another process takes a core
-	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),10) -- $(MAKE) --no-print-directory test
+soak: $(READY) #! run `make test` ROUNDS times (10) while BUSY other processes (1) take a core each
+	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),10) --competitors $(or $(BUSY),1) -- $(MAKE) --no-print-directory test
 
 seeds: $(READY) $(LOADERS)/.ready #! run every test that draws random numbers under SEEDS seeds (200); hours
 	@$(BIN)/labkit data --scale tiny

@@ -34,15 +34,11 @@ def _tool(name: str) -> ModuleType:
 
 
 def tour(
-    out: Annotated[Path, typer.Option(help="where the page and the executed notebooks go")] = Path("build/tour"),
+    out: Annotated[Path, typer.Option(help="where the page goes")] = Path("build/tour"),
     rounds: Annotated[int, typer.Option(help="rounds of the scoreboard")] = 5,
 ) -> None:
-    """Run the main course, 00 to 10, print the scoreboard, write a page with every timeline."""
-    try:
-        _tool("tour").walk(out, rounds=rounds)
-    except KeyboardInterrupt:
-        typer.echo(f"\nlabkit: stopped; what was finished is in {out}, and `make tour` starts afresh", err=True)
-        raise typer.Exit(130) from None
+    """Make the photos, measure every rung of the ladder, print the scoreboard, write a page with every timeline."""
+    _tool("tour").walk(out, rounds=rounds)
 
 
 def colab(

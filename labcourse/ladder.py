@@ -17,6 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from labkit.common.environment import cores
+from labkit.common.progress import optional_bar
 from labkit.pipelines import augment, memory
 from labkit.pipelines.options import plain
 from labkit.sources import records
@@ -275,13 +276,18 @@ RUNGS = (
 )
 
 
-def build(photos: Photos) -> dict[str, Any]:
-    """Return the pipeline of every rung by name; those with a cache have had their first epoch."""
+def build(photos: Photos, progress: bool | None = False) -> dict[str, Any]:
+    """Return the pipeline of every rung by name; those with a cache have had their first epoch.
+
+    `progress` is as for `scoreboard`; without it there is no bar.
+    """
     pipelines = {}
-    for rung in RUNGS:
-        pipelines[rung.name] = rung.build(photos)
-        if rung.cached:
-            fill(pipelines[rung.name], photos)
+    with optional_bar(progress, len(RUNGS), "building the rungs, filling caches") as tick:
+        for rung in RUNGS:
+            pipelines[rung.name] = rung.build(photos)
+            if rung.cached:
+                fill(pipelines[rung.name], photos)
+            tick()
     return pipelines
 
 
@@ -311,7 +317,8 @@ def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 1
     """
     from labkit.recording.measures import measure
 
-    return measure(build(photos), accelerator, steps=steps, repeats=rounds, limit=rounds, progress=progress)
+    pipelines = build(photos, progress)
+    return measure(pipelines, accelerator, steps=steps, repeats=rounds, limit=rounds, progress=progress)
 
 
 def _uncopied(shape: tuple[int, ...]) -> np.ndarray:

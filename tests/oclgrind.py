@@ -1,4 +1,4 @@
-"""Every kernel under Oclgrind, which sees each access to memory: ``make test-kernels-oclgrind``.
+"""Every kernel under Oclgrind, which sees each access to memory: ``make test-kernels``.
 
 The lab's kernels must give no finding, and five planted bugs must give theirs: an instrument that finds nothing proves
 nothing. Oclgrind's exit status stays 0 on findings, so its log is read. It links LLVM, so TensorFlow stays outside.

@@ -57,6 +57,7 @@ def test_doctor_reports_every_topic_in_lines():
     assert re.search(r"ok +TensorFlow +2\.\d+", done.stdout)
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_every_device_is_listed_and_proved_by_a_kernel():
     """Those that cannot be used beside TensorFlow are listed with the word that says so."""
@@ -88,6 +89,7 @@ def test_a_device_that_fails_is_named(monkeypatch, result, words):
     assert re.search(words, finding.text)
 
 
+@pytest.mark.long
 def test_doctor_names_the_compiler_or_how_to_get_one():
     done = labkit("doctor", "c++", CXX=sys.executable)
     assert done.stdout.startswith("ok    C++")
@@ -97,6 +99,7 @@ def test_doctor_names_the_compiler_or_how_to_get_one():
     assert "unset it or name a compiler" in done.stdout
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("module", "topic", "words"),
     [
@@ -115,6 +118,7 @@ def test_doctor_says_what_to_do_about_what_is_missing(tmp_path, module, topic, w
     assert words in line
 
 
+@pytest.mark.long
 def test_a_crash_while_loading_is_a_line_not_a_crash(tmp_path):
     (tmp_path / "pyopencl.py").write_text("import os; os.kill(os.getpid(), 11)")
     done = labkit("doctor", "memory", "OPENCL", PYTHONPATH=str(tmp_path))
@@ -122,6 +126,7 @@ def test_a_crash_while_loading_is_a_line_not_a_crash(tmp_path):
     assert topics(done.stdout.splitlines()) == ["OpenCL", "memory"]
 
 
+@pytest.mark.long
 def test_an_empty_tfds_is_recognised(tmp_path):
     """On Colab a clash of protobuf versions leaves the module importable and empty."""
     (tmp_path / "tensorflow_datasets.py").write_text("")
@@ -294,21 +299,19 @@ def test_no_kernel_outlives_an_interrupted_run(root, tmp_path, how):
 
 
 @pytest.mark.long
-def test_a_tour_ends_with_the_scoreboard_its_figures_and_the_page(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_SCALE", "tiny")
-    monkeypatch.setenv("LABKIT_FAST", "1")
-    (tmp_path / "notebooks").mkdir()
-    monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
-    predicts = "labcourse.predictions.commit('02.gain', ...); labcourse.predictions.review('02.gain', measured=2)"
-    cell = nbformat.v4.new_code_cell(f"import labcourse.predictions; {predicts}; print('looked at')")
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), tmp_path / "notebooks" / "00_one.ipynb")
-    page = walk(tmp_path / "out", rounds=2, root=tmp_path)
+def test_a_tour_makes_the_photos_and_ends_with_the_scoreboard_and_the_page(tmp_path, monkeypatch, capsys):
+    for name, value in {"SCALE": "tiny", "FAST": "1", "DATA": str(tmp_path / "data")}.items():
+        monkeypatch.setenv(f"LABKIT_{name}", value)
+    page = walk(tmp_path / "out", rounds=2)
+    said = capsys.readouterr()
+    assert [line[:6] for line in said.out.splitlines() if " of 3: " in line] == ["1 of 3", "2 of 3", "3 of 3"]
+    assert "measuring: 100%" in said.err, "it says how much is left"
     kept = json.loads((tmp_path / "out" / "scoreboard.json").read_text(encoding="utf-8"))
     assert set(kept) == {rung.name for rung in ladder.RUNGS}
     assert all(len(rounds) == recorder.FAST_ROUNDS and rounds[0]["images_per_s"] > 0 for rounds in kept.values())
     assert not (tmp_path / "data" / "predictions").exists(), "a tour is no prediction of its reader"
-    assert list((tmp_path / "out" / "predictions").iterdir())
-    assert "looked at" in (tmp_path / "out" / "00_one.ipynb").read_text(encoding="utf-8")
     text = html.unescape(page.read_text(encoding="utf-8"))
-    assert all(f"Timeline of {rung.name}" in text for rung in ladder.RUNGS)
+    for rung in ladder.RUNGS:
+        assert f"Timeline of {rung.name}" in text
+        assert f"Notebook {rung.notebook[:2]}" in text
     assert text.count("data-block=") == len(ladder.RUNGS) + 1, "a timeline for each rung, and naive against the best"

@@ -6,8 +6,6 @@ import base64
 import contextlib
 import html
 import io
-import itertools
-import json
 import os
 import struct
 import warnings
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from labkit.common.files import write_aside
-from labkit.common.palette import THEMES, Theme, asked_for, theme
+from labkit.common.palette import Theme, asked_for, theme
 from labkit.common.progress import fast
 from labkit.common.table import Table
 
@@ -79,8 +77,7 @@ class Picture:
     """A figure with its title and its text equivalent.
 
     Notebooks show it in the theme of the page, at twice the density of its pixels, with its text to unfold. It opens
-    no window and leaves no figure behind in pyplot. Where the environment names a folder in ``LABKIT_FIGURES``,
-    every picture that a notebook shows is kept there, too.
+    no window and leaves no figure behind in pyplot.
 
     Parameters
     ----------
@@ -95,19 +92,12 @@ class Picture:
     """
 
     def __init__(
-        self,
-        make: Callable[[Theme], Figure],
-        title: str,
-        alt: str,
-        text: str,
-        name: str | None = None,
-        block: Callable[[], bytes] | None = None,
+        self, make: Callable[[Theme], Figure], title: str, alt: str, text: str, name: str | None = None
     ) -> None:
         theme(name)  # an unknown theme is refused here, not when the notebook shows the picture
         self.title, self.alt, self.text = title, alt, text
-        self._make, self._theme, self._block = make, name, block
+        self._make, self._theme = make, name
         self._pixels: dict[tuple[str, str], bytes] = {}
-        self._kept = False
 
     def __str__(self) -> str:
         """Return the text equivalent."""
@@ -160,31 +150,6 @@ class Picture:
             raise ValueError(f"{path} ends in {path.suffix!r}; allowed: {', '.join(f'.{f}' for f in _FORMATS)}")
         return write_aside(path, self._encode(self._look(theme).name, ending))
 
-    def keep(self, folder: str | os.PathLike[str]) -> Path:
-        """Put the picture into a folder of numbered pictures, light and dark, with its title and text.
-
-        Several processes may fill one folder.
-
-        Returns
-        -------
-        Path
-            ``NNN.json`` with the keys ``title``, ``alt`` and ``text``; beside it lie ``NNN.light.webp`` and
-            ``NNN.dark.webp``, and of a timeline ``NNN.block``. It is written last: where it is, all of it is.
-        """
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        files = {f"{name}.webp": self._encode(name, "webp") for name in THEMES}
-        if self._block:
-            files["block"] = self._block()
-        for number in itertools.count(1):
-            with contextlib.suppress(FileExistsError):  # the process that creates the file has the number
-                (folder / f"{number:03d}.light.webp").open("xb").close()
-                break
-        for ending, data in files.items():
-            write_aside(folder / f"{number:03d}.{ending}", data)
-        words = {"title": self.title, "alt": self.alt, "text": self.text}
-        return write_aside(folder / f"{number:03d}.json", json.dumps(words, ensure_ascii=False, indent=1))
-
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows: a page in both themes, a PNG with alternative text, and the text equivalent."""
         return self.bundle()
@@ -192,10 +157,6 @@ class Picture:
     def bundle(self, page: str | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows, with another page in place of the picture's own, if one is given."""
         png = self.png()
-        folder = os.environ.get("LABKIT_FIGURES")
-        if folder and not self._kept:
-            self.keep(folder)
-            self._kept = True
         width, height = struct.unpack(">II", png[16:24])
         data = {
             "text/html": page or self.html(), "image/png": base64.b64encode(png).decode("ascii"),

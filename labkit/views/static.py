@@ -139,7 +139,7 @@ def picture_of(
     alt = " ".join([f"{layout.title}: two timelines on one time axis. {verdict}" if two else
                     f"{layout.title}: timeline,", *about])  # fmt: skip
     make = functools.partial(_draw, layout.title, verdict, panels)
-    return Picture(make, layout.title, alt, "\n".join(text), theme, layout.encode)
+    return Picture(make, layout.title, alt, "\n".join(text), theme)
 
 
 # -- what to show ------------------------------------------------------------------

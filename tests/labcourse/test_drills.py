@@ -64,14 +64,14 @@ def test_the_pool_holds_at_least_sixteen_faults_and_all_that_were_asked_for():
 
 
 @pytest.mark.random
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @every
 def test_a_drill_has_its_own_fault_and_no_other(key):
     fault = fault_of(key)
     assert found(fault, fault.pipeline) == [key]
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @pytest.mark.random
 @every
 def test_the_fix_removes_the_fault_and_brings_no_other_fault(key):
@@ -81,7 +81,7 @@ def test_the_fix_removes_the_fault_and_brings_no_other_fault(key):
     assert result.passed, result
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @pytest.mark.random
 @every
 def test_the_faulty_pipeline_fails_its_own_check_and_shows_its_sign_to_those_who_named_its_fault(key):
@@ -117,6 +117,7 @@ def two_epochs(numbers, seed=0):
     return data.Delivery(images, labels, (8,) * 10, base, "random", case.size, case.size)
 
 
+@pytest.mark.long
 @pytest.mark.random
 @given(number=st.floats(1e-5, 0.2), sign=st.sampled_from([-1, 1]))
 @example(number=1e-5, sign=1)
@@ -144,6 +145,7 @@ def test_the_smallest_numbers_that_numpy_draws_are_found_in_the_pipeline_itself(
         numpy.random.set_state(state)  # noqa: NPY002
 
 
+@pytest.mark.sample(1)
 @pytest.mark.random
 @pytest.mark.random
 @pytest.mark.parametrize("count", [10, 40])
@@ -154,6 +156,7 @@ def test_numbers_that_photos_share_are_counted_whatever_they_are(count):
             data.judge(two_epochs(numbers, seed), keeps_order=True, ordered_anew=True)
 
 
+@pytest.mark.long
 def test_a_number_for_each_photo_is_right_whatever_the_numbers_are():
     for seed in range(40):
         facts = two_epochs(numpy.random.default_rng(seed).uniform(-0.2, 0.2, 80), seed)
@@ -161,7 +164,7 @@ def test_a_number_for_each_photo_is_right_whatever_the_numbers_are():
         data.judge(facts, keeps_order=True, ordered_anew=True)
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("key", [k for k in KEYS if k != "blurred_epochs"])
 def test_no_other_drill_repeats_before_it_shuffles(key):
     seen = detectors.nodes(fault_of(key).pipeline(quiet(fault_of(key))))
@@ -169,7 +172,7 @@ def test_no_other_drill_repeats_before_it_shuffles(key):
     assert "Repeat" not in before, "that diagnosis would fit as well"
 
 
-@pytest.mark.sample(9)
+@pytest.mark.sample(1)
 @pytest.mark.random
 @every
 def test_the_fix_of_another_fault_does_not_help(key):
@@ -224,7 +227,7 @@ def test_the_code_that_is_shown_runs_alone_and_has_no_word_about_its_fault(key):
     assert detectors.find(dataset, case) == detectors.find(fault.pipeline(case), case)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @pytest.mark.random
 @pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).shows_in == "data"])
 def test_a_fault_of_the_data_is_seen_in_the_numbers_of_the_probe(key):
@@ -279,7 +282,7 @@ SHOWN = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).shows_in == "timeline"])
 def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
     for _ in range(3):  # both are measured, one after the other, and the machine may have turned to something else
@@ -395,6 +398,7 @@ def test_what_was_not_tried_is_open():
     assert drill.fix(lambda case: None).status == grading.OPEN
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("pipeline", "word"),
     [
@@ -431,6 +435,7 @@ def right(case, *, brighten=0.0, take=None, photos=None, seed=1):
     return photos.batch(case.batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
 
 
+@pytest.mark.long
 @pytest.mark.random
 def test_a_fix_of_ones_own_passes_if_its_data_are_right():
     for key in ("no_prefetch", "early_prefetch", "one_by_one", "one_thread", "bgr", "huge_buffer", "gil"):
@@ -561,7 +566,7 @@ RIGHT = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @pytest.mark.random
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_fix_passes_in_other_words(name):
@@ -743,7 +748,7 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(1)
 @pytest.mark.random
 @pytest.mark.parametrize("name", WRONG)
 def test_a_fix_that_leaves_its_fault_or_brings_another_fails_with_a_true_word(name):
@@ -812,6 +817,7 @@ def test_the_order_of_an_interleave_is_read_from_its_graph(loose):
     assert detectors.keeps_order(made) is not loose
 
 
+@pytest.mark.long
 def test_a_drill_reads_the_same_every_time_and_shows_code_timeline_and_list():
     drill = drill_of("one_by_one")
     assert drill.code in repr(drill)

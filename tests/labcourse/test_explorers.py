@@ -51,6 +51,7 @@ def test_there_is_one_explorer_for_each_of_the_notebooks_00_to_07():
     assert all(explorers.SHEETS[n].name == n for n in NOTEBOOKS)
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(places())
 @example(place=BURSTS)
@@ -147,6 +148,7 @@ def test_batching_first_gains_nothing_on_photos():
     assert 0.98 < gain < 1.05
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(places(), places())
 def test_an_answer_depends_on_the_position_and_on_nothing_before_it(place, other):
@@ -159,7 +161,7 @@ def test_an_answer_depends_on_the_position_and_on_nothing_before_it(place, other
     assert str(a.timeline) == str(b.timeline)
 
 
-@pytest.mark.sample(4)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
     explorer = explorers.explore(name)
@@ -192,6 +194,7 @@ def test_a_button_that_moves_several_sliders_answers_once():
     assert len(answers) == 1
 
 
+@pytest.mark.long
 def test_every_position_gets_an_answer_of_its_own_even_where_the_words_are_equal():
     panel = ExplorerPanel(explorers.scale("DGX-1V"))
     answers = []
@@ -277,7 +280,7 @@ def test_without_widgets_there_is_a_picture_and_its_text(make):
     assert set(in_a_terminal.format(explorer, include=["text/plain"])[0]) == {"text/plain"}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_the_static_picture_has_a_row_for_every_button_with_its_busy_share(name):
     explorer = explorers.explore(name)
@@ -346,6 +349,7 @@ def test_a_run_beyond_the_sliders_makes_them_longer():
         explorer.answer(train_ms=1000)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_real_recording_opens_every_explorer(name, recorded):
     explorer = explorers.explore(name, trace=recorded)

@@ -51,6 +51,7 @@ def test_behind_a_buffer_the_slower_of_the_two_sets_the_pace(load, train, count,
     assert timing.makespan_ms == pytest.approx(load + (count - 1) * max(load, train) + train)
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(ms, st.integers(1, 16), st.integers(1, 8))
 def test_parallel_calls_divide_the_work_as_far_as_there_are_threads(load, calls, cores):
@@ -95,6 +96,7 @@ def test_a_batch_shares_what_a_call_costs():
     assert fairness.simulate(numbers(8).batch(4).map(scale), (scale,), 0).makespan_ms == pytest.approx(2 * 7)
 
 
+@pytest.mark.long
 def test_a_pipeline_without_an_end_is_refused_unless_steps_are_given():
     stage = fairness.Stage("load", 1)
     endless = numbers(4).map(stage).repeat()
@@ -205,6 +207,7 @@ WRONG = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_pipeline_fails_with_the_hint_that_fits_and_is_never_measured(name, monkeypatch):
     monkeypatch.setattr(benchmark, "run", lambda *_: pytest.fail("measured"))
@@ -214,6 +217,7 @@ def test_a_wrong_pipeline_fails_with_the_hint_that_fits_and_is_never_measured(na
     assert word in result.hint, result
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     "made",
     [good, lambda: numbers(16, 8).map(both, num_parallel_calls=AUTOTUNE).batch(4).prefetch(AUTOTUNE)],
@@ -224,6 +228,7 @@ def test_a_right_pipeline_passes_whatever_the_machine_has(made):
         assert graded(made, task(cores=cores)).passed
 
 
+@pytest.mark.long
 def test_elements_that_never_come_do_not_hold_the_grade(monkeypatch):
     monkeypatch.setattr(timeouts, "LIMIT_S", 5.0)
     result = graded(lambda: good().repeat().filter(lambda batch: batch[0] < 0))

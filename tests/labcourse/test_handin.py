@@ -189,6 +189,7 @@ _WORDS = st.text(st.characters(exclude_categories=()), max_size=90) | st.just("z
 _NUMBERS = st.floats() | st.just(10**400) | st.floats(0, 1)
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(data=st.data())
 def test_whatever_is_written_can_be_read(tmp_path_factory, data):
@@ -377,6 +378,7 @@ def test_a_class_compares_busy_shares_speedups_and_predictions(folder):
     assert group.passed() == {"01.1": [100.0] * 6}
 
 
+@pytest.mark.long
 def test_the_page_stands_alone_with_words_for_every_picture(folder, tmp_path):
     text = handin.gather(folder).save(tmp_path / "class.html").read_text(encoding="utf-8")
     page = Page(text)
@@ -477,6 +479,7 @@ def test_lists_of_every_depth_are_refused_in_a_sentence(tmp_path):
             handin.read(path)
 
 
+@pytest.mark.long
 def test_a_bad_file_is_named_and_the_page_is_made(tmp_path):
     (tmp_path / "good.json").write_text(signed())
     for name, text in _BAD.items():
@@ -521,6 +524,7 @@ _FAR_OFF = [
 ]  # fmt: skip
 
 
+@pytest.mark.long
 def test_every_result_that_is_taken_can_be_drawn(tmp_path):
     for k, changes in enumerate(_FAR_OFF):
         (tmp_path / f"{k:02}.json").write_text(signed(student=f"{k:012x}", **changes))
@@ -535,6 +539,7 @@ def test_every_result_that_is_taken_can_be_drawn(tmp_path):
     assert max(group.ratios()[_WIDE]) == 1e6
 
 
+@pytest.mark.long
 def test_a_chart_of_exercises_shows_those_that_most_students_checked(tmp_path):
     many = [{"exercise": f"0-{k}", "status": "passed", "tries": 1} for k in range(100)]
     (tmp_path / "a.json").write_text(signed(student="a" * 12, exercises=many))
@@ -575,6 +580,7 @@ def test_of_several_results_of_one_student_the_newest_counts(tmp_path):
     assert sum(s.startswith("an older result") for s in reasons) == 2
 
 
+@pytest.mark.long
 def test_results_of_several_notebooks_are_put_together(tmp_path):
     def exercise(name, status="passed", tries=1):
         return {"exercise": name, "status": status, "tries": tries}
@@ -612,6 +618,7 @@ def test_results_of_several_notebooks_are_put_together(tmp_path):
     assert "2 results, 0 files left out" in group.html()
 
 
+@pytest.mark.long
 def test_the_command_writes_the_page_and_says_what_it_left_out(folder):
     done = CliRunner().invoke(app, ["class", "report", str(folder)])
     assert done.exit_code == 0, done.output

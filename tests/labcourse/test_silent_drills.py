@@ -75,6 +75,7 @@ def test_seeds_in_a_row_draw_each_fault_once():
         assert keys == set(WORDS)
 
 
+@pytest.mark.long
 def test_a_drill_is_the_same_again_and_tells_nothing():
     for seed in range(COUNT):
         one, other = drills.silent(seed), drills.silent(seed)

@@ -34,6 +34,7 @@ def small(classes=2):
     return training.resnet(16, (1, 1), 4, classes=classes)
 
 
+@pytest.mark.long
 def test_the_network_of_the_recipe_has_the_stated_size():
     assert training.resnet().count_params() == 78_714
     assert training.resnet().name == "resnet8"
@@ -148,6 +149,7 @@ def test_augmentation_mirrors_and_shifts_each_photo_in_its_own_way(tf):
     assert {one.tobytes() for one in again} == {photo.tobytes(), np.ascontiguousarray(photo[:, ::-1]).tobytes()}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.random
 @pytest.mark.parametrize("frozen", [False, True])
 def test_frozen_photos_are_the_same_in_each_epoch(tf, frozen):

@@ -59,6 +59,7 @@ def visible(text):
     return any(c.isprintable() and not c.isspace() for c in text)
 
 
+@pytest.mark.long
 @given(st.text(min_size=1, max_size=30).filter(visible), st.text(max_size=10), st.text(max_size=10))
 @settings(max_examples=60)
 def test_every_id_has_a_variant_within_the_lists(student_id, problem, course):

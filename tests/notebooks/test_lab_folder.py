@@ -79,6 +79,7 @@ def test_every_link_leads_somewhere_inside_of_the_folder(tmp_path):
             assert target.is_relative_to(lab)
 
 
+@pytest.mark.long
 def test_what_a_reader_saved_is_never_overwritten(checkout, tmp_path):
     prepare(lab := tmp_path / "lab", checkout)
     mine = lab / FIRST
@@ -97,6 +98,7 @@ def test_what_a_reader_saved_is_never_overwritten(checkout, tmp_path):
     assert (lab / "mine.ipynb").read_bytes() == before
 
 
+@pytest.mark.long
 def test_a_copy_that_was_opened_and_not_changed_follows_a_newer_edition(checkout, tmp_path):
     prepare(lab := tmp_path / "lab", checkout)
     opened = nbformat.read(lab / FIRST, 4)
@@ -144,6 +146,7 @@ def test_the_start_page_keeps_what_a_reader_adds_and_brings_the_table_up_to_date
     assert len({cell.id for cell in page.cells}) == len(page.cells) == 3
 
 
+@pytest.mark.long
 def test_a_start_page_for_others_shows_nothing_of_what_was_done_here(tmp_path):
     prepare(tmp_path / "before")
     predictions.commit("00.busy", 0.5, unit="share")

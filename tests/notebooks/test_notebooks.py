@@ -134,7 +134,7 @@ def test_notebooks_agree_with_their_sources():
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("fault", ["text", "count", "id", "extra", "tag"])
 def test_the_drift_check_notices(fault, tmp_path):
     """The check itself must bite: each of these edits has to be found."""
@@ -496,6 +496,7 @@ def test_no_solution_leaks_into_a_student_notebook():
         assert "solution" not in {t for c in cells(path) for t in c.metadata.get("tags", [])}
 
 
+@pytest.mark.long
 def test_a_solution_without_a_stub_is_refused(tmp_path):
     source = tmp_path / "notebooks" / "source"
     source.mkdir(parents=True)

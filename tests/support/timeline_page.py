@@ -23,6 +23,9 @@ MODEL = """async ([source, text, look]) => {
   view.redraw();
 }"""
 
+#: On a page that the lab writes: every timeline has taken the place of its picture.
+ALL_LIVE = "[...document.querySelectorAll('[data-block]')].every((place) => place.querySelector('.labkit-timeline'))"
+
 
 def labelled(timelines):
     """Return the labels of one timeline or of two."""

@@ -104,6 +104,7 @@ opencl = pytest.mark.opencl
 # -- started and stopped -----------------------------------------------------------------
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_lives_as_long_as_its_block(root, folder):
     with card.Card(root) as running:
@@ -409,6 +410,7 @@ def test_a_value_that_is_close_to_an_allowed_one_is_not_taken_for_it(root, param
 # -- asked -----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @opencl
 def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(asked):
     from labextras import offload

@@ -98,6 +98,7 @@ opencl = pytest.mark.opencl
 # -- what is read ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @opencl
 def test_pixels_are_those_that_the_device_makes_in_this_process(ssd, images):
     from labextras import offload

@@ -140,6 +140,7 @@ def test_a_healthy_validation_pipeline_raises_no_alarm(reference):
     assert {f.name for f in report.unchecked} == {"changed", "alike", "resize", "orientation"}
 
 
+@pytest.mark.long
 @given(batch=st.integers(1, 40), seed=st.integers(0, 99), epoch=st.sampled_from(["ends", "endless"]))
 @settings(max_examples=8)
 def test_batch_size_order_and_repeat_change_no_verdict(batch, seed, epoch):
@@ -224,6 +225,7 @@ def test_a_planted_fault_is_found_and_nothing_else_is_blamed(name, reference):
     assert not report.ok
 
 
+@pytest.mark.long
 def test_labels_that_left_their_images_are_found(reference):
     images, labels = reference.map(lambda x, y: x), reference.map(lambda x, y: y)
     apart = tf.data.Dataset.zip(images.shuffle(96, seed=1), labels.shuffle(96, seed=2))
@@ -300,6 +302,7 @@ def test_repeats_are_found_without_a_reference(reference):
     assert faults(checks.inspect(keyed)) == {"once"}
 
 
+@pytest.mark.long
 def test_keys_find_loss_whatever_happened_to_the_pixels(data):
     images, labels = data
     named = tf.data.Dataset.from_tensor_slices({"id": np.arange(COUNT), "photo": images, "label": labels})
@@ -430,6 +433,7 @@ def test_names_of_classes_are_labels_and_no_keys(data):
     assert not checks.inspect(both).faults
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["plain", "augmented", "beside a reference"])
 def test_names_that_come_a_few_times_each_are_no_keys(data, how):
     named = tf.data.Dataset.from_tensor_slices((data[0], np.repeat([f"person {i}" for i in range(32)], 3)))
@@ -438,6 +442,7 @@ def test_names_that_come_a_few_times_each_are_no_keys(data, how):
     assert not report.faults, report
 
 
+@pytest.mark.long
 def test_a_text_that_names_one_element_is_a_key_whatever_is_drawn(data):
     named = tf.data.Dataset.from_tensor_slices((data[0], [f"{i}.jpg" for i in range(COUNT)]))
     for made in (named.repeat(2), named.repeat(2).map(on_image(augment))):
@@ -475,6 +480,7 @@ def test_what_could_not_be_checked_says_why_and_never_passes(reference):
     assert len(report.passed) + len(report.faults) + len(report.unchecked) == len(report.findings)
 
 
+@pytest.mark.long
 def test_images_nobody_can_recognise_lead_to_no_conclusion(reference):
     noise = reference.map(lambda x, y: (tf.random.uniform([SIDE, SIDE, 3]), y))
     report = checks.inspect(noise, reference, random=True)
@@ -483,6 +489,7 @@ def test_images_nobody_can_recognise_lead_to_no_conclusion(reference):
         assert report[name].status == "not checked", report
 
 
+@pytest.mark.long
 def test_grey_images_have_no_order_of_colours(reference):
     grey = reference.map(on_image(tf.image.rgb_to_grayscale))
     assert checks.inspect(grey, grey)["colour"].status == "not checked"
@@ -497,6 +504,7 @@ def test_pixels_for_a_caffe_model_are_not_called_exchanged(reference):
     assert (report["colour"].status, "Caffe" in report["colour"].text) == ("not checked", True)
 
 
+@pytest.mark.long
 def test_too_few_of_a_rare_label_do_not_tell_whether_labels_are_mixed():
     def seen(rare):
         return checks.inspect(tf.data.Dataset.from_tensor_slices(np.arange(1000) < rare), label=0)["mixed"]
@@ -540,6 +548,7 @@ def test_another_part_of_shuffled_elements_is_no_random_step(reference):
         assert faults(checks.inspect(even, random=False)) == {"random"}
 
 
+@pytest.mark.long
 def test_dark_images_of_bytes_are_the_same_pixels_in_any_order():
     images = np.random.default_rng(4).integers(0, 256, [100, 12, 12, 3]).astype(np.float32)
     images[:50] *= 0.05
@@ -551,6 +560,7 @@ def test_dark_images_of_bytes_are_the_same_pixels_in_any_order():
         assert faults(checks.inspect(frozen)) == {"random"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [np.uint8, np.uint16, np.int16, np.int32])
 def test_small_whole_numbers_of_any_width_are_different_images(dtype):
     images = np.random.default_rng(4).integers(0, 120, [40, 12, 12, 1]).astype(dtype)
@@ -572,7 +582,7 @@ EMPTY = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("colour", [(0, 0, 0), (200, 30, 30)])
 @pytest.mark.parametrize("name", EMPTY)
 def test_an_image_of_one_colour_is_found_whatever_each_channel_became(data, name, colour):
@@ -584,6 +594,7 @@ def test_an_image_of_one_colour_is_found_whatever_each_channel_became(data, name
     assert "1 of 96 images are of one colour, the first is number 7" in seen["blank"].text
 
 
+@pytest.mark.long
 def test_channels_may_come_first(data):
     images, labels = data
     first = tf.data.Dataset.from_tensor_slices({"label": labels, "photo": images.transpose(0, 3, 1, 2)})
@@ -594,6 +605,7 @@ def test_channels_may_come_first(data):
         assert faults(checks.inspect(swapped, reference)) == {"colour"}
 
 
+@pytest.mark.long
 def test_the_photo_is_looked_at_and_not_the_mask_beside_it(data):
     masks = np.zeros([COUNT, SIDE, SIDE, 1], np.uint8)
     for photo in ("image", "visible"):
@@ -618,6 +630,7 @@ def test_a_dataset_that_never_ends_and_does_not_say_so_is_read_as_one(reference)
     assert faults(checks.inspect(twice, reference)) >= {"count", "once"}
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("views", [2, 4])
 def test_several_views_of_one_photo_in_a_row_are_not_sorted(reference, views):
     made = reference.shuffle(COUNT).flat_map(lambda x, y: tf.data.Dataset.from_tensors((x, y)).repeat(views))
@@ -631,6 +644,7 @@ def test_sorted_elements_are_found_however_few_a_label_has(each):
     assert checks.inspect(sorted_.shuffle(10 * each), label=0)["mixed"].status == "passed"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16])
 def test_a_range_leaves_room_for_the_rounding_of_half_precision(reference, dtype):
     made = reference.map(on_image(lambda x: tf.cast((to_float(x) * 0 + [0.0, 0.5, 1.0] - 0.406) / 0.225, dtype)))
@@ -651,6 +665,7 @@ def pushed(page):
     return tf.image.random_crop(tf.pad(page, [[3, 3], [3, 3], [0, 0]], mode="REFLECT"), page.shape)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("change", [to_float, tf.image.random_flip_left_right, pushed, lambda x: x // 2])
 def test_pages_that_are_mostly_white_did_not_wrap_around(change):
     pages = tf.data.Dataset.from_tensor_slices({"page": letters(), "key": np.arange(80)})
@@ -664,6 +679,7 @@ def test_white_paper_that_wrapped_around_is_found():
     assert faults(checks.inspect(made, pages, key="key")) == {"overflow"}
 
 
+@pytest.mark.long
 def test_without_its_opaque_channel_a_photo_is_the_same(data):
     images, labels = data
     opaque = np.concatenate([images, np.full_like(images[..., :1], 255)], axis=-1)
@@ -785,6 +801,7 @@ def test_the_label_is_the_second_part_of_a_pair(element, label):
         assert fingerprints.layout(made, None, None, None, None, "dataset").label == label
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", [{}, {"image": 0}])
 def test_images_whose_shape_a_python_function_hides_are_read_from_the_first_element(data, options):
     images, labels = data
@@ -823,6 +840,7 @@ def test_elements_without_images_are_counted_all_the_same():
     assert "image=" in checks.inspect(numbers)["finite"].text
 
 
+@pytest.mark.long
 def test_ragged_batches_are_taken_apart(album):
     photos = album.take(12).files().map(lambda path, y: (tf.io.decode_jpeg(tf.io.read_file(path), channels=3), y))
     report = checks.inspect(photos.ragged_batch(5), photos, random=False)
@@ -843,6 +861,7 @@ def test_steps_of_an_endless_dataset_are_no_epochs_and_accuse_nobody(reference, 
     assert checks.inspect(endless, count=COUNT, random=False, deterministic=True)["order"].status == "passed"
 
 
+@pytest.mark.long
 def test_an_endless_dataset_needs_a_length(reference):
     endless = reference.map(on_image(augment)).repeat().batch(36)
     with pytest.raises(ValueError, match=r"never ends .*steps=, count=, or reference="):
@@ -855,6 +874,7 @@ def test_an_endless_dataset_needs_a_length(reference):
     assert "once" in faults(checks.inspect(lost, reference))
 
 
+@pytest.mark.long
 def test_one_augmentation_is_looked_at_alone(data):
     image = data[0][3]
     frozen = checks.probe(frozen_angle(), image)

@@ -167,6 +167,7 @@ def served(*names, size=48):
     return way(*made.pop("changes"), **made)
 
 
+@pytest.mark.long
 @EVERY
 def test_equal_ways_are_equal(size, first):
     right = way(size=size)
@@ -187,7 +188,7 @@ SAME = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(1)
 @EVERY
 @pytest.mark.parametrize("name", SAME)
 def test_what_costs_no_accuracy_is_equal(name, size, first):
@@ -195,7 +196,7 @@ def test_what_costs_no_accuracy_is_equal(name, size, first):
     assert found.equal, found
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @EVERY
 @pytest.mark.parametrize("name", FAULTS)
 def test_one_fault_is_named_and_no_other(name, size, first):
@@ -205,7 +206,7 @@ def test_one_fault_is_named_and_no_other(name, size, first):
     assert back.first == FAULTS[name][0], back
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @EVERY
 @pytest.mark.parametrize("name", ALIKE)
 def test_another_part_of_the_photo_is_told_from_what_looks_like_it(name, size, first):
@@ -235,7 +236,7 @@ VALUES = {
 }
 
 
-@pytest.mark.sample(7)
+@pytest.mark.sample(1)
 @EVERY
 @pytest.mark.parametrize("name", VALUES)
 def test_another_scale_is_a_matter_of_values(name, size, first):
@@ -269,7 +270,7 @@ TWO = {
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(1)
 @EVERY
 @pytest.mark.parametrize("names", TWO)
 def test_several_faults_are_named_in_their_order(names, size, first):
@@ -277,6 +278,7 @@ def test_several_faults_are_named_in_their_order(names, size, first):
     assert [one.step for one in found.differences] == TWO[names], found
 
 
+@pytest.mark.long
 def test_orientation_in_files_is_found_in_the_photos_that_have_one(tmp_path):
     paths = []
     for i, path in enumerate(files(20, 10)):
@@ -296,6 +298,7 @@ def test_orientation_in_files_is_found_in_the_photos_that_have_one(tmp_path):
     assert checks.serving(way(), way(middle, photo=turned), paths).first == "orientation"
 
 
+@pytest.mark.long
 def test_one_photo_of_many_that_lies_on_its_side_is_found():
     odd = files(0, 60)[37]
     right = way()
@@ -326,6 +329,7 @@ def test_the_first_step_of_faults_at_random_is_right_in_nine_of_ten():
     assert right >= 0.9 * tried, wrong
 
 
+@pytest.mark.long
 @settings(max_examples=15)
 @given(st.floats(0.002, 400), st.floats(-3, 3), st.integers(0, 150))
 def test_a_scale_is_found_whatever_it_is(scale, offset, first):

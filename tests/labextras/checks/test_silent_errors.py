@@ -86,7 +86,7 @@ SORTED = {
 }
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @styles
 @pytest.mark.parametrize("name", SORTED)
 def test_sorted_elements_are_found_whatever_short_buffer_hides_them(name, style, source):
@@ -121,6 +121,7 @@ def test_a_healthy_pipeline_of_any_style_is_not_accused(name, style, source):
     assert checks.inspect(made, count=COUNT, value_range=allowed)["range"].status == "passed"
 
 
+@pytest.mark.long
 @styles
 def test_a_frozen_augmentation_is_found(style, source):
     frozen = source(style).map(unit).map(flip).map(brighter).cache().shuffle(COUNT).batch(32)
@@ -155,7 +156,7 @@ SCALES = {
 }
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @styles
 @pytest.mark.parametrize("name", SCALES)
 def test_a_wrong_scale_is_found(name, style, source):

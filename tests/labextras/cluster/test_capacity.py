@@ -200,6 +200,7 @@ def test_the_cost_of_the_stall_is_the_distance_of_two_lines():
     assert [b - w for b, w in zip(bought, at_work, strict=True)] == pytest.approx([p.idle_accelerators for p in sweep])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("draw", ["limits", "stall"])
 def test_a_plan_is_a_picture_in_both_themes_with_its_numbers_as_text(draw):
     plan = capacity.plan("DGX-2")
@@ -274,6 +275,7 @@ def test_what_is_called_enough_is_enough_and_half_of_it_is_not(preset, fewest):
     assert one.with_workers(fewest // 2).busy < 0.75
 
 
+@pytest.mark.long
 def test_a_thousand_accelerators_are_simulated_batch_by_batch():
     one = capacity.simulate("1,000 accelerators")
     assert 0.95 * one.setting.fewest_workers <= one.enough() <= 1.05 * one.setting.fewest_workers
@@ -353,6 +355,7 @@ def test_published_points_are_met():
     assert enough > 0.9 > short
 
 
+@pytest.mark.long
 def test_the_errors_beside_published_results_are_printed():
     """MLPerf Storage is met; a scaling that was measured is below one that takes no time for gradients."""
     printed = subprocess.run(
@@ -365,6 +368,7 @@ def test_the_errors_beside_published_results_are_printed():
     assert 0 < found["scaling"] < 0.05
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("workers", [92, 190, 700])
 def test_where_no_worker_is_slow_fixed_shares_are_as_fast_as_others(workers):
     shared, fixed = (
@@ -434,6 +438,7 @@ def test_any_share_of_slow_workers_is_one_worker_at_least_and_the_text_says_how_
     assert "times the time" not in str(capacity.simulate("8 accelerators"))
 
 
+@pytest.mark.long
 def test_a_job_that_fails_before_each_checkpoint_never_ends_and_has_no_price():
     one = capacity.simulate("1,000 accelerators", failure_hours=10)
     assert one.useful == 0
@@ -443,6 +448,7 @@ def test_a_job_that_fails_before_each_checkpoint_never_ends_and_has_no_price():
     assert one.stall().png()
 
 
+@pytest.mark.long
 def test_pictures_and_counts_end_at_the_most_that_is_allowed():
     plan = capacity.plan(accelerators=300_000, hosts=37_500)
     assert max(p.setting.accelerators for p in plan.sweep()) == 1_000_000

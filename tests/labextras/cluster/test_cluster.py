@@ -96,6 +96,7 @@ def test_each_way_to_share_delivers_what_it_says(c):
         assert counted(c.elements(numbers(40, 1).apply(c.distribute(sharding)))) == expected, sharding
 
 
+@pytest.mark.long
 def test_bytes_are_those_that_came_from_each_worker(c):
     import tensorflow as tf
 
@@ -375,6 +376,7 @@ def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
         assert arrived == dict.fromkeys(range(60), 1)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("command", ["profile", "profiled"])
 def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(c, monkeypatch, command):
     ask, deaths, pids = servers.ClusterServer.ask, len(c.deaths), [worker.pid for worker in c.workers]
@@ -571,6 +573,7 @@ for begin in (labextras.cluster.data_service, lambda: labextras.cluster.processe
 """
 
 
+@pytest.mark.long
 def test_where_there_is_no_more_memory_the_sentence_says_so(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run([sys.executable, "-c", SHORT], env=environment, stdout=subprocess.PIPE, text=True, check=True)

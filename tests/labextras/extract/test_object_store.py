@@ -57,6 +57,7 @@ def test_files_are_served_as_well_as_bytes(tmp_path):
             reader.read("file")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", ["/photos/a.jpg", "//a", "a//b", "/", "/a?b#c%41 ü"])
 def test_an_object_may_have_the_name_of_an_absolute_path(name):
     with ObjectStore({name: b"x"}, 0) as store:
@@ -305,6 +306,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("end", ["killed", "interrupted", "ends without leaving the block"])
 def test_a_server_never_outlives_the_process_that_started_it(end):
     parent = subprocess.Popen(

@@ -137,6 +137,7 @@ def refuses(read):
     return False
 
 
+@pytest.mark.long
 @given(st.text(alphabet="0123456789+-.eE x", max_size=6).filter(lambda text: text.strip() == text))
 def test_the_check_lets_pass_what_tensorflow_reads_as_a_whole_number_and_nothing_else(field):
     with tempfile.TemporaryDirectory() as folder:

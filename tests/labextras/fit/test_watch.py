@@ -187,6 +187,7 @@ def test_a_call_of_several_steps_may_end_with_the_data(tf, keras, batches, each,
     assert "events per image" not in note or int(note.split(" events per image")[0].split()[-1]) < 1_000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("optimizer", ["accumulates", "scales"])
 def test_steps_are_counted_where_the_optimizer_leaves_some_out(tf, keras, optimizer):
     """It accumulates gradients of four steps, or scales the loss and takes no step where a gradient is not finite."""
@@ -229,6 +230,7 @@ def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, p
     assert trace.run.images == (8 * BATCH if each == 1 else None)
 
 
+@pytest.mark.long
 def test_a_script_may_make_its_function_anew_or_evaluate_with_it(tf, keras):
     class Anew(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
@@ -241,6 +243,7 @@ def test_a_script_may_make_its_function_anew_or_evaluate_with_it(tf, keras):
     assert (watch.trace.run.steps, watch.trace.run.images) == (6, 6 * BATCH)
 
 
+@pytest.mark.long
 def test_another_profiler_is_left_alone_and_the_training_goes_on(tf, keras, tmp_path):
     plain, watch = fit(network(keras), data(tf, 12)), labextras.fit.Watch(steps=3)
     with profiling(tf, tmp_path), pytest.warns(UserWarning, match="already running"):
@@ -268,7 +271,7 @@ def profiling(tf, folder):
         tf.profiler.experimental.stop()
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("place", ["on_train_batch_end", "on_test_batch_begin", "on_epoch_end"])
 def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, error, place):
@@ -317,6 +320,7 @@ def test_an_interrupt_while_a_window_opens_gives_the_profiler_back(tf, keras, tm
     assert kept.traceback
 
 
+@pytest.mark.long
 def test_the_training_after_one_that_was_left_is_none_of_the_watchs(tf, keras, tmp_path):
     def leave(*_, **named):
         raise ZeroDivisionError
@@ -446,6 +450,7 @@ def steps_after_one_that_is_gone():
     return watch.trace.run.steps
 
 
+@pytest.mark.long
 def test_a_watch_that_nobody_needs_is_freed_and_gives_the_profiler_back():
     """Where another function than ``fit`` is left in the window, nobody tells.
 
@@ -456,6 +461,7 @@ def test_a_watch_that_nobody_needs_is_freed_and_gives_the_profiler_back():
         assert apart.submit(steps_after_one_that_is_gone).result() == 3
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("batches", [4, 9], ids=["the dataset tells its end", "the end comes unforeseen"])
 def test_what_the_last_step_hands_over_ends_with_it_where_the_training_is_short(tf, keras, batches):
     """TensorFlow on a CPU can be told to hand ops over and go on, as it does on a GPU."""

@@ -115,6 +115,7 @@ def recorded(loader, step_ms=5, steps=10):
     return labkit.Timeline(labkit.record(loader, accelerator, steps=steps, warmup=3, progress=False))
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("loader", "cause"),
     [
@@ -145,6 +146,7 @@ def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
     assert shares.get("queue empty", 0) < shares["batch"]
 
 
+@pytest.mark.long
 def test_a_queue_that_is_always_full_keeps_nobody_waiting():
     """To take a batch lasts some milliseconds where another thread has the interpreter, however many are there."""
     timeline = recorded(OneAhead(stacks, length=16), step_ms=100, steps=5)
@@ -173,6 +175,7 @@ def test_threads_that_sleep_do_not_wait_for_the_interpreter():
     assert shares["prep"] > 0.1, shares
 
 
+@pytest.mark.long
 def test_processes_that_share_a_core_wait_for_it():
     """Two compute on one core: each of them is ready without it for half of the time or more."""
     cores = os.sched_getaffinity(0)

@@ -90,7 +90,7 @@ def work_in(trace, what):
     return {t.thread for t in trace if t.name == what}
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("pool", [None, *disk.POOLS])
 def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(paths, pool):
     before = state()
@@ -143,7 +143,7 @@ def test_no_number_of_a_batch_is_too_large_for_a_span(number, tmp_path):
     spans.close()
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("order", ["apply_async", "map_async", "imap", "imap_unordered"])
 def test_a_pool_of_threads_takes_its_function_by_its_name(paths, order):
     def named():
@@ -159,6 +159,7 @@ def test_a_pool_of_threads_takes_its_function_by_its_name(paths, order):
     assert {span.category for span in trace if span.name == "load"} == {"map"}
 
 
+@pytest.mark.long
 def test_threads_of_pools_that_follow_each_other_share_their_lanes(paths):
     """A pool for each batch works as long as one that lives on: what keeps up must not depend on their names."""
 
@@ -266,6 +267,7 @@ def waits_for_pixels():
     return np.zeros((8, 8, 3), np.uint8)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("counts", [True, False])
 def test_a_task_that_never_ends_takes_what_its_thread_computed(counts, monkeypatch):
     if not counts:  # as on systems that do not tell the time of a thread
@@ -447,6 +449,7 @@ def test_a_category_that_is_none_of_a_pipeline_is_refused():
         labextras.loaders.known("photos_on_disk.load", category="train")
 
 
+@pytest.mark.long
 def test_code_that_computes_is_told_from_code_that_waits(paths):
     busy, idle = (labkit.record(disk.Batches(paths, f), STEP, steps=3) for f in (disk.compute, disk.rest))
     name = "next of Batches"
@@ -472,6 +475,7 @@ def rests():
         yield np.zeros((8, 4), np.uint8)
 
 
+@pytest.mark.long
 def test_a_loader_begins_again_as_in_a_training_loop_and_a_generator_ends(paths):
     loader = disk.Batches(paths[:24])  # three batches
     trace = labkit.record(loader, STEP, steps=7)
@@ -548,6 +552,7 @@ class Around(Stream):
         return iter(self.stream)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", [Stream, Around])
 def test_an_iterator_that_somebody_keeps_goes_on_after_a_recording(kind):
     stream = kind()
@@ -592,6 +597,7 @@ def test_an_iterator_that_nobody_keeps_ends_with_its_recording():
     assert ended == [True]
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("loader", "error", "says"),
     [
@@ -654,6 +660,7 @@ def one_batch(number):
     return np.full((4, 8), number)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["multiprocessing", "concurrent.futures"])
 def test_what_a_worker_of_a_pool_does_before_its_first_task_is_its_start(kind):
     context = multiprocessing.get_context("fork")
@@ -682,6 +689,7 @@ def send(made, connection):
         connection.send(made)
 
 
+@pytest.mark.long
 def test_what_hidden_processes_do_is_nobodys_work_and_the_advice_says_so():
     """The consumer seems to receive bytes for most of the time; it waits for somebody whose work is not seen."""
     receives, sends = multiprocessing.Pipe(duplex=False)
@@ -843,6 +851,7 @@ def test_loaders_are_compared_on_equal_work_with_their_processes(paths):
     assert found["plain"][0].cpu_ms_per_image > 0
 
 
+@pytest.mark.long
 def test_another_layout_is_stated_and_other_pixels_are_counted(paths):
     class First(disk.Batches):
         def __iter__(self):

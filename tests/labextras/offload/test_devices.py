@@ -52,6 +52,7 @@ def home(tmp_path):
 # -- the list ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_the_list_is_the_same_in_every_process_and_pips_pocl_is_first():
     listed = "[(d.number, d.platform, d.name, d.kind, d.version, d.compute_units, d.owner) for d in devices()]"
@@ -295,6 +296,7 @@ def test_a_machine_where_nothing_can_be_written_works_from_temporary_folders(tmp
     assert not Path(place).exists()
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_a_folder_of_the_readers_is_used_and_never_emptied(home, tmp_path):
     own = tmp_path / "own"

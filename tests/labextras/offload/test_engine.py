@@ -92,6 +92,7 @@ def test_the_engine_says_what_it_runs_on(engine):
 # -- what happened ----------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_spans_of_a_queue_never_overlap_and_lie_within_the_hosts_stamps():
     """Between the two clocks lie some microseconds of doubt, and more where one of them is set while they are read."""
 

@@ -99,6 +99,7 @@ def test_a_seed_or_counter_beyond_64_bits_is_refused(number):
 # -- resize ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 @given(sides, sides, sides, sides, st.integers(0, 99))
 @few

@@ -227,6 +227,7 @@ def test_the_remedy_is_one_for_a_card(card, host_ms, limit, remedy):
 # -- words and pictures ------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_every_picture_carries_the_word_modelled():
     card = SmartSSD()
     answer = answer_of(card, work(), accelerator=1786)

@@ -118,6 +118,7 @@ def test_what_a_kernel_prints_and_what_the_compiler_remarks_is_in_the_log():
     assert repr(tried) == "f ran: x int32 (8,)"
 
 
+@pytest.mark.long
 def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
     here = psutil.Process()
     scale(EIGHT, EIGHT, 1)
@@ -328,6 +329,7 @@ sys.stdin.read()
     until(lambda: ended(child), "the child to end")
 
 
+@pytest.mark.long
 def test_a_child_that_dies_between_two_tries_is_no_fault_of_the_second():
     scale(EIGHT, EIGHT, 1)
     child = child_of(psutil.Process())

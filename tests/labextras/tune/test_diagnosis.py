@@ -191,6 +191,7 @@ def test_a_line_ends_where_a_node_has_threads_of_its_own():
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("build", "slow"),
     [

@@ -64,6 +64,7 @@ def test_each_image_has_numbers_of_its_own(hard, numbers):
     assert len({image.tobytes() for image in got}) == 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("travels", "tolerance"),
     [("float32", augment.TOLERANCE_FLOAT32), ("float16", augment.TOLERANCE), ("uint8", augment.TOLERANCE_UINT8)],

@@ -29,6 +29,7 @@ SETTINGS = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(sorted(GROWN)), st.integers(1, 9)), max_size=5))
 def test_python_and_the_graph_tell_the_same_steps_and_settings(grown):

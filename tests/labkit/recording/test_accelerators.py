@@ -154,6 +154,7 @@ def test_a_description_is_one_line_with_kind_and_source():
         assert model.kind == "modelled"
 
 
+@pytest.mark.long
 def test_a_real_step_changes_the_weights_and_traces_once_per_shape():
     real = accelerators.real(classes=10)
     assert real.step_ns(8) is None

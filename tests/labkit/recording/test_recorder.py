@@ -253,6 +253,7 @@ def test_where_nobody_looks_the_round_that_is_timed_is_that_of_the_pictures(tf, 
     assert found.trace("a").run.profiler.events > 0
 
 
+@pytest.mark.long
 def test_the_trace_of_the_median_repeat_is_returned_with_the_measures_of_all(photos):
     trace = recorder.record(photos.map(prepare).batch(4), FAST, steps=3, repeats=5)
     rates = [m.images_per_s for m in trace.run.repeats]
@@ -261,6 +262,7 @@ def test_the_trace_of_the_median_repeat_is_returned_with_the_measures_of_all(pho
     assert mine == pytest.approx(sorted(rates)[2])
 
 
+@pytest.mark.long
 def test_rounds_are_interleaved_and_start_with_another_pipeline_each_time(tf):
     order = []
 
@@ -280,6 +282,7 @@ def test_rounds_are_interleaved_and_start_with_another_pipeline_each_time(tf):
     assert "interleaved" in str(table)
 
 
+@pytest.mark.long
 def test_rounds_are_added_while_a_verdict_is_open_and_no_longer(tf):
     """However the machine behaves: the last look found every verdict or is the limit, and no look before found them."""
     variants = {name: plain(tf.data.Dataset.range(400).map(lambda x: x).batch(4)) for name in "ab"}
@@ -325,6 +328,7 @@ def test_rounds_without_the_profiler_keep_the_table_and_bring_one_picture_each(t
 # -- how much a recording may take -------------------------------------------------------
 
 
+@pytest.mark.long
 def test_tiny_elements_are_said_to_be_distorted_and_photos_are_not(tf, photos):
     def augment(image):
         image = tf.image.random_flip_left_right(tf.image.convert_image_dtype(image, tf.float32))
@@ -347,6 +351,7 @@ def test_tiny_elements_are_said_to_be_distorted_and_photos_are_not(tf, photos):
         assert not mostly(is_distorted, dataset, 5)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("known", [True, False])
 def test_a_long_job_is_driven_to_its_end_but_watched_for_a_window(tf, known):
     dataset = tf.data.Dataset.range(10**9).map(lambda x: x + 1).batch(4)
@@ -446,6 +451,7 @@ def test_a_dataset_that_ends_in_the_window_is_measured_as_far_as_it_went(tf):
         assert trace.run.profiler.note.startswith("the dataset ended after 12 of 20 steps.")
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("batches", "sentence"),
     [
@@ -473,6 +479,7 @@ def test_no_end_and_no_number_of_steps_is_refused(tf):
 # -- failures ----------------------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("warmup", "at", "where"),
     [(2, 0, "its first batch"), (3, 2, "warm-up step 2"), (2, 2, "step 0 of 9"), (2, 7, "step 5 of 9")],
@@ -519,6 +526,7 @@ def test_an_interrupt_stops_the_profiler_and_goes_on_up(tf, at):
     assert recorder.record(tf.data.Dataset.range(20).batch(1), FAST, steps=5).run.steps == 5
 
 
+@pytest.mark.sample(1)
 @pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("at", [0, 1, 4, 6])
 def test_an_interrupt_that_python_forgets_is_kept(tf, at, monkeypatch):
@@ -707,6 +715,7 @@ def test_a_batch_without_elements_is_refused_in_its_own_words(tf, shape):
         recorder.record(empty, FAST, name="p", progress=False)
 
 
+@pytest.mark.long
 def test_an_image_with_its_label_is_no_batch_and_a_lone_one_may_be_none(tf):
     """One photo of 224 rows was once counted as 224 images."""
     photos = tf.data.Dataset.range(9).map(lambda i: (tf.zeros((224, 200, 3)), i))

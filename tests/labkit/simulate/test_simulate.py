@@ -71,6 +71,7 @@ def test_times_of_random_stages_follow_the_max_plus_recursion_of_a_tandem_queue_
         free = taken[i] + train_ns
 
 
+@pytest.mark.long
 @given(some_costs, some_knobs)
 @settings(max_examples=60)
 def test_no_pipeline_is_faster_than_the_least_of_its_limits(costs, knobs):
@@ -224,6 +225,7 @@ in_step = Knobs(
 )  # fmt: skip
 
 
+@pytest.mark.long
 @example(Costs(map={"decode": 0, "resize": 4}, train=30), in_step, "prefetch")
 @given(some_costs, some_knobs, st.sampled_from(["prefetch", "cores", "accelerator_speed", "cache_hit", "core_gain"]))
 @settings(max_examples=80)
@@ -326,6 +328,7 @@ def test_the_cause_of_a_planted_bottleneck_is_named_in_a_modelled_trace(changes,
 # -- models ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @given(some_knobs, st.integers(0, 3))
 @settings(max_examples=25)
 def test_a_model_fitted_to_a_modelled_run_repeats_it(knobs, seed):

@@ -99,6 +99,7 @@ def test_an_interrupt_keeps_every_finished_photo_and_leaves_no_orphan(tmp_path, 
     assert not list(place.glob("*/.*"))
 
 
+@pytest.mark.long
 def test_a_painter_that_dies_is_an_error_and_not_a_wait_without_end(tmp_path):
     process = start(MAKE_SMALL, tmp_path)
     _, painters = underway(tmp_path, process)
@@ -119,6 +120,7 @@ def test_two_processes_may_prepare_the_same_set_at_once(tmp_path):
     assert not photo_files.faults(photo_files.folder(tmp_path), 160, thorough=True)
 
 
+@pytest.mark.long
 def test_painting_works_in_a_process_that_has_tensorflow_running(tmp_path):
     import tensorflow as tf
 
@@ -128,7 +130,7 @@ def test_painting_works_in_a_process_that_has_tensorflow_running(tmp_path):
     assert not photo_files.faults(place, 6, thorough=True)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("damage", ["flip a bit", "cut short", "empty", "delete"])
 def test_a_damaged_photo_is_found_named_and_made_again(few, damage):
     path = few / generator.plan(7).file
@@ -154,6 +156,7 @@ def identities_of_others(place, path):
     return {other: other.stat().st_mtime_ns for other in place.glob("*/*.jpg") if other != path}
 
 
+@pytest.mark.long
 def test_preparing_names_the_damaged_photo(few, tmp_path, monkeypatch):
     monkeypatch.setattr(tfds_sets, "problem", lambda: "the files are enough here")
     photos.load(scale="tiny", home=tmp_path, progress=False)
@@ -213,6 +216,7 @@ print(len(list(place.glob("*/.*"))), len(list(place.glob("*/*.jpg"))))
 """
 
 
+@pytest.mark.long
 def test_a_full_disk_is_one_sentence_and_keeps_what_is_finished(tmp_path, on_small_disk):
     done = subprocess.run(
         [*on_small_disk(), sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True, check=False
@@ -234,6 +238,7 @@ def test_a_place_that_cannot_be_a_folder_is_one_sentence(tmp_path):
         photos.load(scale="tiny", home=tmp_path / "file", progress=False)
 
 
+@pytest.mark.long
 def test_the_progress_bar_counts_what_is_made_and_is_silent_when_told(tmp_path, capfd, monkeypatch):
     monkeypatch.delenv("LABKIT_FAST", raising=False)
     photo_files.make(tmp_path / "a", range(3))
@@ -244,6 +249,7 @@ def test_the_progress_bar_counts_what_is_made_and_is_silent_when_told(tmp_path, 
     assert capfd.readouterr().err == ""
 
 
+@pytest.mark.long
 def test_the_generator_is_found_in_a_checkout_and_in_a_wheel(tmp_path):
     site = tmp_path / "site"
     package = shipped.folder("data/lab_photos")

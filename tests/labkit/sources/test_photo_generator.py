@@ -45,6 +45,7 @@ def digest(*indices, **environment):
     return done.stdout.split()
 
 
+@pytest.mark.long
 def test_same_seed_gives_the_same_pixels_and_bytes_as_on_the_day_of_release():
     pixels, files = digest(*GOLDEN_PHOTOS)
     assert pixels == GOLDEN_PIXELS
@@ -52,6 +53,7 @@ def test_same_seed_gives_the_same_pixels_and_bytes_as_on_the_day_of_release():
         assert files == GOLDEN_FILES
 
 
+@pytest.mark.long
 def test_bytes_do_not_depend_on_the_vector_units_of_the_processor():
     plain = digest("8", "9", "107", JSIMD_FORCENONE="1", NPY_DISABLE_CPU_FEATURES="AVX2 FMA3")
     assert plain == digest("8", "9", "107")
@@ -66,6 +68,7 @@ def test_another_seed_paints_another_picture():
     assert generator.make(3, seed=1) != generator.make(3)
 
 
+@pytest.mark.long
 def test_scales_are_prefixes_and_classes_are_balanced_in_both_splits():
     for count in generator.SCALES.values():
         shots = [generator.plan(index) for index in range(count)]
@@ -75,6 +78,7 @@ def test_scales_are_prefixes_and_classes_are_balanced_in_both_splits():
             assert len(per_class) == len(generator.CLASSES) == 10
 
 
+@pytest.mark.long
 def test_shares_are_those_that_the_readme_states():
     shots = [generator.plan(index) for index in range(generator.SCALES["full"])]
 

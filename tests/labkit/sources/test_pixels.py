@@ -51,6 +51,7 @@ def test_two_orders_of_the_same_photos_are_not_taken_for_each_other(album):
     assert (one.images != two.images).any()
 
 
+@pytest.mark.long
 def test_held_out_photos_are_of_another_seed_and_made_once(own_home):
     first = pixels.held_out(12, size=16, progress=False)
     assert (first.labels == [generator.plan(i, 1).label for i in range(12)]).all()
@@ -61,6 +62,7 @@ def test_held_out_photos_are_of_another_seed_and_made_once(own_home):
     assert (pixels.held_out(12, seed=2, size=16, progress=False).images != first.images).any()
 
 
+@pytest.mark.long
 def test_readings_are_other_ways_to_read_the_same_photos(own_home, monkeypatch):
     painted = []
     data = {i: generator.make(i, 1) for i in range(30)}
@@ -81,6 +83,7 @@ def test_readings_are_other_ways_to_read_the_same_photos(own_home, monkeypatch):
     assert any(turned)
 
 
+@pytest.mark.long
 def test_work_that_was_interrupted_goes_on(own_home, monkeypatch):
     made, count = [], PART + 5
 

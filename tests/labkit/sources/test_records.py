@@ -156,6 +156,7 @@ def test_a_killed_process_leaves_whole_shards_only_and_the_next_call_ends_the_wo
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.long
 def test_two_processes_at_once_end_with_one_good_packing(album, tmp_path):
     command = [sys.executable, "-c", SLOWLY, str(tmp_path), "0"]
     both = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) for _ in range(2)]

@@ -39,6 +39,7 @@ def elements_per_s(files, model, *, parallel=None, threads=None, rewritten=True)
     return count / (time.perf_counter() - start)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shared", storage.SHARED)
 @pytest.mark.parametrize("rewritten", [False, True])
 def test_the_bytes_are_exact_and_in_order(files, shared, rewritten):
@@ -87,6 +88,7 @@ def test_the_wait_burns_no_cpu(files):
     assert luckiest(share_of_cpu, 0.25, tries=10) < 0.25
 
 
+@pytest.mark.long
 def test_parallel_reads_scale_with_threads_not_with_calls_alone(files):
     model = Storage("remote", 20, math.inf, "a test")
     one_at_a_time = 1000 / 20
@@ -124,7 +126,7 @@ def seconds(dataset):
     return time.perf_counter() - start, count
 
 
-@pytest.mark.sample(3)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("shared", storage.SHARED)
 @pytest.mark.parametrize("latency_ms", [0, 2])
 def test_streamed_records_are_exact_and_in_order(shards, shared, latency_ms):
@@ -300,6 +302,7 @@ def test_a_missing_file_is_named(tmp_path):
         resident([tmp_path / "nowhere.jpg"])
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("rewritten", [False, True])
 def test_a_delayed_element_is_overtaken_and_not_changed(rewritten):
     options = tf.data.Options()

@@ -65,6 +65,7 @@ os.write(2, b"an error from C++")
 """
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("last", "reason"),
     [("", "imports as an empty module"), ("raise TypeError('Descriptors')", "cannot be imported (Descriptors)")],

@@ -6,12 +6,10 @@ import base64
 import html
 import io
 import itertools
-import json
 import re
 import subprocess
 import sys
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -442,31 +440,6 @@ def test_a_chosen_theme_is_shown_on_every_page(monkeypatch):
         ((tag, image),) = images(picture.html())
         assert 'class="labkit-"' in tag, "no style hides or inverts it"
         assert max(image.getpixel((0, 0))) < 64
-
-
-def test_shown_pictures_are_kept_where_the_environment_says(tmp_path, monkeypatch):
-    monkeypatch.setenv("LABKIT_FIGURES", str(tmp_path / "figures"))
-    first, second = static.draw(noisy_job(), title="One"), static.compare(noisy_job(), noisy_job(wait=1), title="Two")
-    for picture in (first, second, first):
-        picture._repr_mimebundle_()
-    names = sorted(p.name for p in (tmp_path / "figures").iterdir())
-    assert names == [f"00{n}.{end}" for n in (1, 2) for end in ("block", "dark.webp", "json", "light.webp")]
-    kept = json.loads((tmp_path / "figures" / "002.json").read_text(encoding="utf-8"))
-    assert kept == {"title": "Two", "alt": second.alt, "text": second.text}
-    light, dark = (Image.open(tmp_path / "figures" / f"001.{look}.webp") for look in THEMES)
-    assert light.size == dark.size == (2000, 2 * Image.open(io.BytesIO(first.png())).height)
-    assert light.getpixel((0, 0)) != dark.getpixel((0, 0))
-
-
-@pytest.mark.long
-def test_a_folder_filled_from_many_sides_at_once_loses_no_picture(tmp_path):
-    picture = static.draw(noisy_job(steps=1))
-    for theme in THEMES:
-        picture.png(theme)
-    with ThreadPoolExecutor(16) as pool:
-        kept = list(pool.map(lambda _: picture.keep(tmp_path), range(96)))
-    assert len(set(kept)) == 96
-    assert len(list(tmp_path.iterdir())) == 4 * 96
 
 
 def test_pyplot_is_never_involved():
