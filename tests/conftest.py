@@ -69,16 +69,6 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if id(item) not in left_to_others]
 
 
-@pytest.fixture(scope="session", autouse=True)
-def advice_beside_other_tests():
-    """Tests run beside each other on the same cores, where the product would refuse its advice."""
-    from labkit.timeline.causes import thresholds
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thresholds, "CROWDED", 2.0)
-        yield
-
-
 @pytest.fixture(autouse=True)
 def no_seed_left():
     """A test that sets TensorFlow's global seed sets it for itself: under one, pipelines of others augment alike."""

@@ -15,13 +15,13 @@ import pytest
 
 PARTS = ("labkit", "labcourse", "labextras")
 # The packages of labkit, the lowest first. A package imports only packages below it.
-ORDER = ("common", "timeline", "pipelines", "sources", "recording", "views", "simulate")
+ORDER = ("common", "advice", "timeline", "pipelines", "sources", "recording", "views", "simulate")
 # What stands beside them: what a notebook does first, and the verbs.
 BESIDE = ("notebook", "doctor", "cli")
 # An extra imports labkit alone, but for the card, which preprocesses as offload does.
 ALLOWED = {("labextras.card", "labextras.offload")}
 # Code lines of each part, counted without docstrings and comments; and of its longest file.
-BUDGETS, LONGEST = {"labkit": 10_660, "labcourse": 7_050, "labextras": 10_350}, 731
+BUDGETS, LONGEST = {"labkit": 10_500, "labcourse": 7_050, "labextras": 10_580}, 561
 NO_TENSORFLOW = ("common", "timeline", "views", "simulate")
 # What the lowest packages need of others; CONTRIBUTING.md says it of the timeline.
 THIRD_PARTY = {"common": {"IPython", "platformdirs", "psutil", "tqdm"}, "timeline": {"numpy", "scipy"}}

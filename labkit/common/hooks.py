@@ -7,7 +7,8 @@ is declared by an installed part as an entry point, and loaded when it is first 
 group              what an entry point is
 =================  ====================================================================================================
 labkit_drivers     a function: takes what somebody wants to record, returns what `labkit.record` drives, or None
-labkit_advice      a list of rules of advice
+labkit_advice      a function: takes the `labkit.advice.Facts` of a run, its lanes, the run and the efforts of its ops,
+                   returns the `labkit.advice.Advice` of rules of its own, or None
 labkit_verbs       a function: adds its verbs to the command line, a ``typer.Typer``
 labkit_doctor      a mapping of topic to who looks at it, as `labkit.doctor.TOPICS`
 =================  ====================================================================================================

@@ -41,7 +41,7 @@ def _hints(record: type) -> dict[str, Any]:
     return get_type_hints(record)
 
 
-class _Facts:
+class _Checked:
     """A record that holds what its fields declare, however JSON spells it."""
 
     def __post_init__(self) -> None:
@@ -57,7 +57,7 @@ class _Facts:
 
 
 @dataclass(frozen=True)
-class LoaderFacts(_Facts):
+class LoaderFacts(_Checked):
     """A loader that is no tf.data pipeline.
 
     Parameters
@@ -93,7 +93,7 @@ class LoaderFacts(_Facts):
 
 
 @dataclass(frozen=True)
-class Accelerator(_Facts):
+class Accelerator(_Checked):
     """What trained on the batches.
 
     Parameters
@@ -114,7 +114,7 @@ class Accelerator(_Facts):
 
 
 @dataclass(frozen=True)
-class Host(_Facts):
+class Host(_Checked):
     """The machine and its software.
 
     Parameters
@@ -134,7 +134,7 @@ class Host(_Facts):
 
 
 @dataclass(frozen=True)
-class Profile(_Facts):
+class Profile(_Checked):
     """What the profiler of TensorFlow did.
 
     Parameters
@@ -159,7 +159,7 @@ class Profile(_Facts):
 
 
 @dataclass(frozen=True)
-class ThreadTime(_Facts):
+class ThreadTime(_Checked):
     """What a thread of the process did while the window was recorded; all of it together is the window.
 
     Parameters
@@ -182,7 +182,7 @@ class ThreadTime(_Facts):
 
 
 @dataclass(frozen=True)
-class ProcessorTime(_Facts):
+class ProcessorTime(_Checked):
     """Samples of the processor time of the process while the window was recorded, all of its threads together.
 
     Parameters
@@ -212,7 +212,7 @@ class ProcessorTime(_Facts):
 
 
 @dataclass(frozen=True)
-class OpTime(_Facts):
+class OpTime(_Checked):
     """How long an op was open in all threads together, what it calls left out, and how long it computed meanwhile."""
 
     open_ns: int
@@ -220,7 +220,7 @@ class OpTime(_Facts):
 
 
 @dataclass(frozen=True)
-class Tree(_Facts):
+class Tree(_Checked):
     """What a process and those that it started took.
 
     Parameters
@@ -238,7 +238,7 @@ class Tree(_Facts):
 
 
 @dataclass(frozen=True)
-class Totals(_Facts):
+class Totals(_Checked):
     """All steps after the warm-up, watched or not: their number, their images, and their seconds."""
 
     steps: int
@@ -247,7 +247,7 @@ class Totals(_Facts):
 
 
 @dataclass(frozen=True)
-class Measure(_Facts):
+class Measure(_Checked):
     """Figures of one run in steady state, after the first batch.
 
     Parameters
@@ -285,7 +285,7 @@ class Measure(_Facts):
 
 
 @dataclass(frozen=True)
-class BatchPart(_Facts):
+class BatchPart(_Checked):
     """A component of the batches.
 
     Parameters
@@ -304,7 +304,7 @@ class BatchPart(_Facts):
 
 
 @dataclass(frozen=True)
-class LabelSet(_Facts):
+class LabelSet(_Checked):
     """The labels, whatever their order: a digest, their number, and how often each came, unless they are too many."""
 
     digest: str
@@ -313,7 +313,7 @@ class LabelSet(_Facts):
 
 
 @dataclass(frozen=True)
-class SourceSet(_Facts):
+class SourceSet(_Checked):
     """What a pipeline reads, whatever the order: number, digest, kind, and the first one's name."""
 
     count: int
@@ -323,7 +323,7 @@ class SourceSet(_Facts):
 
 
 @dataclass(frozen=True)
-class Delivered(_Facts):
+class Delivered(_Checked):
     """What a pipeline delivered; see `labkit.recording.work.Tally`.
 
     Parameters
@@ -365,7 +365,7 @@ class Delivered(_Facts):
 
 
 @dataclass(frozen=True)
-class Run(_Facts):
+class Run(_Checked):
     """What is known about a run beside its spans.
 
     Parameters

@@ -25,13 +25,13 @@ BATCH = 8
 
 @dataclass(frozen=True)
 class Plant:
-    """One fault: its name, the cause that is right, words of which one is in the op, and words of the advice."""
+    """One fault: its name, the right cause, words of which one is in the op, and rules of which one is said."""
 
     name: str
     cause: str | None
     record: Callable[[Files], Trace]
     op: tuple[str, ...] = ()
-    advice: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
 
 
 class Files:
@@ -229,18 +229,18 @@ def none(files: Files) -> Trace:
 
 
 PLANTS = (
-    Plant("slow open", "fetch", slow_open, ("storage", "ReadFile"), ("reads at once",)),
-    Plant("slow read", "fetch", slow_read, ("storage", "ReadFile"), ("reads at once",)),
-    Plant("slow decode", "prep", slow_decode, ("DecodeJpeg",), ("less work",)),
-    Plant("one-thread map", "prep", one_thread_map, (), ("num_parallel_calls",)),
-    Plant("tiny prefetch", "fetch", tiny_prefetch, (), ("prefetch",)),
-    Plant("straggler shard", "fetch", straggler, (), ("straggler",)),
-    Plant("slow batch", "batch", slow_batch, ("Batch",), ("copy into a batch",)),
-    Plant("shuffle fill", "fetch", shuffle_fill, ("Shuffle",), ("shuffle",)),
-    Plant("slow epoch restart", "fetch", epoch_restart, ("Repeat",), ("repeat",)),
-    Plant("Python map", "prep", python_map, ("PyFunc",), ("Python",)),
-    Plant("slow copy", "copy", slow_copy, ("MemcpyH2D",), ("next batch while",)),
-    Plant("none", None, none, (), ("nothing",)),
+    Plant("slow open", "fetch", slow_open, ("storage", "ReadFile"), ("fetch.more-reads",)),
+    Plant("slow read", "fetch", slow_read, ("storage", "ReadFile"), ("fetch.more-reads",)),
+    Plant("slow decode", "prep", slow_decode, ("DecodeJpeg",), ("prep.less-work", "prep.no-core")),
+    Plant("one-thread map", "prep", one_thread_map, (), ("prep.parallel-map",)),
+    Plant("tiny prefetch", "fetch", tiny_prefetch, (), ("prefetch.deeper", "prefetch.last-step")),
+    Plant("straggler shard", "fetch", straggler, (), ("fetch.straggler",)),
+    Plant("slow batch", "batch", slow_batch, ("Batch",), ("batch.fewer-bytes",)),
+    Plant("shuffle fill", "fetch", shuffle_fill, ("Shuffle",), ("start.shuffle-names",)),
+    Plant("slow epoch restart", "fetch", epoch_restart, ("Repeat",), ("start.repeat-first",)),
+    Plant("Python map", "prep", python_map, ("PyFunc",), ("python.ops-instead", "python.unclear")),
+    Plant("slow copy", "copy", slow_copy, ("MemcpyH2D",), ("copy.ahead",)),
+    Plant("none", None, none, (), ("run.good-enough", "run.nothing-single")),
 )
 
 
@@ -248,4 +248,4 @@ def verdict(plant: Plant, stalls: Any) -> tuple[bool, bool]:
     """Return whether the cause (and the op, where only one is right) was named, and whether the advice fits."""
     blamed = f"{stalls.blame or ''} {stalls.during or ''}"
     named = stalls.cause == plant.cause and (not plant.op or any(word in blamed for word in plant.op))
-    return named, not plant.advice or any(word in stalls.advice for word in plant.advice)
+    return named, not set(plant.rules).isdisjoint(stalls.rules)

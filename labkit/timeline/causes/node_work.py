@@ -50,6 +50,15 @@ def in_loop(op: str) -> bool:
     return bool(_LOOPS.search(op))
 
 
+def is_map(node: str) -> bool:
+    """Tell whether a part of the path of a node names a map of elements.
+
+    >>> is_map("ParallelMapV2"), is_map("FlatMap")
+    (True, False)
+    """
+    return node.startswith(("Map", "ParallelMap"))
+
+
 class NodeWork:
     """The nodes of one timeline, by their paths, as in ``Iterator::Root::Prefetch::Map``.
 
@@ -63,19 +72,21 @@ class NodeWork:
 
     Attributes
     ----------
-    calls : dict of str to int
-        How often each node was asked for an element.
+    window_ns : int
+        Length of the window.
+    counts, calls : dict of str to int
+        How often each op or node ran, by its name; and of each node, how often it was asked for an element.
     """
 
     def __init__(self, lanes: Sequence[Lane], names: Sequence[str], gaps: Gaps) -> None:
-        self.lanes = [lane for lane in lanes if lane.kind == "pipeline"]
+        self.lanes, self.window_ns = [lane for lane in lanes if lane.kind == "pipeline"], lanes[0].window_ns
         self.names, self.gaps = names, gaps
         self._is_node = np.array([name.startswith("Iterator::") for name in names], bool)
         self._at = {name: i for i, name in enumerate(names)}
         self._nodes: list[tuple[Owned, np.ndarray]] = []
         counts = sum((np.bincount(lane.name_id, minlength=len(names)) for lane in self.lanes), np.zeros(len(names)))
-        self._counts = {name: int(n) for name, n in zip(names, counts.tolist(), strict=True) if n}
-        self.calls = {name: n for name, n in self._counts.items() if self._is_node[self._at[name]]}
+        self.counts = {name: int(n) for name, n in zip(names, counts.tolist(), strict=True) if n}
+        self.calls = {name: n for name, n in self.counts.items() if self._is_node[self._at[name]]}
         self._own: dict[str, Intervals] = {}
         self._own_ns: dict[str, int] = {}
 
@@ -91,13 +102,20 @@ class NodeWork:
         """Return the paths of the nodes that a node takes its elements from, directly or not."""
         return [name for name in self.calls if name.startswith(f"{path}::")]
 
+    def function_calls(self) -> int:
+        """Return how often the node called its function that did so most often, at least; 0 where that is not known."""
+        # A map that is fused with its batch, and one that makes several elements of one, call it for what they ask for.
+        fused = [self.asked(path) for path in self.of("MapAndBatch")]
+        callers = [max(n, self.asked(path)) for path, n in self.calls.items() if _CALLERS.search(short_op(path))]
+        return max([*fused, *callers], default=0) if all(fused) else 0
+
     def runs(self, op: str, loops: bool = True) -> list[int]:
         """Return how often an op ran, for each place in a function where its word stands.
 
         Each place runs once in a call, unless it stands in a loop; without `loops`, those of a ``tf.while_loop`` are
         left out.
         """
-        return [n for name, n in self._counts.items() if short_op(name) == op and (loops or not in_loop(name))]
+        return [n for name, n in self.counts.items() if short_op(name) == op and (loops or not in_loop(name))]
 
     def own(self, path: str) -> Intervals:
         """Return when a call of a node was open, and none of a node below it in the same thread; ops do not count."""

@@ -1,0 +1,291 @@
+"""The rules of advice for a loader, in its own words, and the facts that they look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from labkit.advice import BUSY, REFUSAL, RULES, Advice, Facts, Rule, advise
+from labkit.advice.rule import UNSEEN
+from labkit.timeline.causes.effort import Effort
+from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE
+from labkit.timeline.causes.worker_waits import WorkerWaits
+from labkit.timeline.intervals import at_least, complement, union_of
+from labkit.timeline.lanes import RESTS, Lane
+from labkit.timeline.run import LoaderFacts, Run
+from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA
+
+#: How a loader gets more workers, and how it may work further ahead.
+_MORE = {
+    "torch": "a larger num_workers of the DataLoader",
+    "grain": "a larger num_threads of ReadOptions, or worker processes (num_workers)",
+    "grain's DataLoader": "a larger num_threads of ReadOptions, or worker processes (worker_count)",
+    "keras": "more workers of the PyDataset",
+    "dali": "a larger num_threads of the pipeline",
+    "python": "a pool of threads, or of processes",
+}
+_AHEAD = {
+    "torch": "a larger prefetch_factor",
+    "grain": "a larger prefetch_buffer_size of ReadOptions, or per_worker_buffer_size",
+    "grain's DataLoader": "a larger prefetch_buffer_size of ReadOptions, or worker_buffer_size",
+    "keras": "a larger max_queue_size",
+    "dali": "a larger prefetch_queue_depth",
+    "python": "a queue that holds more batches",
+}
+
+#: A worker that works for at most this share of the time of the training can keep up with it.
+_LESS = 0.9
+
+#: What is blamed, in the word of a sentence.
+_WORDS = {RESTS: "the loader", TF_DATA: "tf.data"}
+
+_WORK = ("fetch", "prep", "batch", "transfer")
+_MADE = ("fetch", "prep", "batch")
+
+
+@dataclass(frozen=True)
+class WorkerFacts(Facts):
+    """What is known of a run of a loader, beside what is known of any run.
+
+    Parameters
+    ----------
+    more, further : str
+        What gives it more workers, and what lets them work further ahead.
+    threads, cores : float, int
+        Threads of all processes that work at once, on average, and cores.
+    hidden : bool
+        Processes may work for it that began before the recording.
+    outside : bool
+        What is to blame runs in no worker, however many there are.
+    alone : bool
+        The thread that trains works, and nobody else,
+    around : bool
+        or it does what workers, which are there, could do.
+    dali : bool
+        Threads of DALI work, which are not seen.
+    turns : bool
+        Threads of one process take turns, and keep one core busy in all.
+    few : bool
+        Fewer threads work than there are cores.
+    anew : bool
+        Every epoch starts the workers anew.
+    """
+
+    more: str = ""
+    further: str = ""
+    threads: float = 0.0
+    cores: int = 0
+    hidden: bool = False
+    outside: bool = False
+    alone: bool = False
+    around: bool = False
+    dali: bool = False
+    turns: bool = False
+    few: bool = False
+    anew: bool = False
+
+
+LOADER_RULES = (
+    Rule(
+        "loader.hidden-processes",
+        WorkerFacts(UNSEEN, hidden=True),
+        REFUSAL + "what processes do that began before the recording is not seen; let the loader start its workers in "
+        "the recording.",
+    ),
+    Rule(
+        "loader.busy",
+        WorkerFacts("prep", "PIL decode", others=90, crowded=True),
+        BUSY,
+        also=(*_WORK, "copy", "start", UNSEEN),
+    ),
+    Rule(
+        "loader.unseen",
+        WorkerFacts(UNSEEN),
+        REFUSAL + "nobody saw what ran in most of the gaps. Where threads or processes of your own make the batches, "
+        "loaders.known('module.function') shows their functions.",
+    ),
+    Rule(
+        "loader.outside-workers",
+        WorkerFacts("prep", "sampler Sorted", outside=True),
+        "less work in {blame}, which runs in no worker, however many there are: make the order of an epoch before the "
+        "training. If it is a tf.data.Dataset, record that itself.",
+        also=_WORK,
+    ),
+    Rule(
+        "loader.ahead",
+        WorkerFacts("prep", "PIL decode", rests=True, further="a larger prefetch_factor"),
+        "{further}: workers rest while the accelerator trains, so a larger buffer bridges this.",
+        also=_WORK,
+    ),
+    Rule(
+        "loader.needs-cores",
+        WorkerFacts("prep", "PIL decode", needs_cores=True),
+        REFUSAL + "threads waited for a core, so nobody can tell whether {blame} needs more cores, or waits for "
+        "something else. Close other programs and record again.",
+        also=_WORK,
+    ),
+    Rule(
+        "loader.let-workers",
+        WorkerFacts("prep", "cv2.resize", around=True),
+        "let the workers of the loader do it: {blame} runs in the thread that trains.",
+        also=_MADE,
+    ),
+    Rule(
+        "loader.beside-training",
+        WorkerFacts("prep", "PIL decode", alone=True, more="a larger num_workers of the DataLoader"),
+        "{more}, to work beside the training: {blame} takes the time of the thread that trains.",
+        also=_MADE,
+    ),
+    Rule(
+        "loader.dali",
+        WorkerFacts("prep", "DALI's threads", dali=True),
+        "a larger num_threads of the pipeline where cores are free, or less work for the processor: what DALI's "
+        "threads do is not seen.",
+    ),
+    Rule(
+        "loader.processes",
+        WorkerFacts("prep", "spin", turns=True),
+        "processes in place of threads: they take turns, as at the interpreter (GIL), and {blame} keeps one core busy "
+        "in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too.",
+    ),
+    Rule(
+        "loader.more-calls",
+        WorkerFacts("prep", "load", waits=True, more="a larger num_workers of the DataLoader"),
+        "more calls at once ({more}): {blame} waits for something else than a core (asleep, for an answer, or for a "
+        "lock), and the processor rests.",
+    ),
+    Rule(
+        "loader.more-workers",
+        WorkerFacts(
+            "prep", "PIL decode", few=True, more="a larger num_workers of the DataLoader", threads=1.0, cores=2
+        ),
+        "{more}: {blame} runs on {threads:.1f} threads at a time, of {cores} cores.",
+    ),
+    Rule(
+        "loader.less-work",
+        WorkerFacts("prep", "PIL decode", threads=2.0, cores=2),
+        "less work for the processor: {blame} keeps {threads:.1f} threads busy on {cores} cores, and more workers gain "
+        "nothing. A faster decoder (simplejpeg, OpenCV), smaller images, a cache, or more cores.",
+    ),
+    Rule(
+        "loader.cheaper-batch",
+        WorkerFacts("batch", "numpy.stack"),
+        "a cheaper {blame}: stack arrays once, in uint8 until the device, without a loop in Python.",
+    ),
+    Rule(
+        "loader.more-reads",
+        WorkerFacts("fetch", "file read", more="a larger num_workers of the DataLoader"),
+        "more reads at once ({more}), fewer and larger files, fewer bytes, or a cache in memory.",
+    ),
+    Rule(
+        "loader.lasting-workers",
+        WorkerFacts("start", "start a worker process", anew=True),
+        "workers that live for more than one epoch (PyTorch: persistent_workers=True), or longer epochs (repeat): "
+        "every epoch starts them anew.",
+    ),
+)
+
+
+def advise_loader(known: Facts, lanes: Sequence[Lane], run: Run, efforts: Mapping[str, Effort]) -> Advice | None:
+    """Return what to change in the loader of a run; None for a run of none, or where processes wait for each other.
+
+    Parameters
+    ----------
+    known : Facts
+        What is known of any run.
+    lanes : sequence of Lane
+        The accelerator first.
+    run : Run
+    efforts : mapping of str to Effort
+        Whether its calls compute or wait.
+    """
+    if run.loader is None or known.together:
+        return None
+    effort = efforts.get(known.blame)
+    computes = effort.computes if effort else None
+    found = WorkerFacts(**vars(known) | _Workers(lanes, run).facts(known.cause, known.blame, computes))
+    return advise(found, (*LOADER_RULES, *RULES))
+
+
+class _Workers(WorkerWaits):
+    """The workers of a loader, and the names of its arguments."""
+
+    @property
+    def loader(self) -> LoaderFacts:
+        """What the trace says about the loader."""
+        return self.run.loader
+
+    @property
+    def _of_grain(self) -> bool:
+        """Whether it is Grain's DataLoader, which has arguments of its own."""
+        return self.loader.framework == "grain" and self.loader.kind == "DataLoader"
+
+    def facts(self, cause: str, blame: str, computes: bool | None) -> dict[str, object]:
+        """Return the facts of a cause and what is to blame for it, which computes, waits, or neither is known."""
+        # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
+        own = blame.startswith("DALI")
+        dali = self.loader.framework == "dali" or own
+        alone = not self.worker_lanes and not dali
+        batches = any(lane.by_category.get("batch") for lane in self.worker_lanes)
+        around = self._around(dali and not own) if cause == "prep" else cause == "batch" and not alone and not batches
+        waits = computes is False and not self.lacks_cores
+        turns = (self.one_core and self.busy_cores >= INTERPRETER_FULL) or (self.in_turn and not self.lacks_cores)
+        pauses = self._pauses() and cause == "prep" and not (around or alone or dali or turns or waits)
+        return {
+            "blame": _WORDS.get(blame, blame),
+            "more": self._more(),
+            "further": self._further(),
+            "threads": self.at_once,
+            "cores": self.cores,
+            "hidden": bool(self.loader.hidden),
+            "outside": blame.startswith(SAMPLER) or blame == TF_DATA,
+            "rests": pauses or self._keep_up(),
+            "needs_cores": self.lacks_cores and not (alone or dali) and (self.one_core or not computes),
+            "alone": alone,
+            "around": around,
+            "dali": dali,
+            "turns": turns,
+            "waits": waits,
+            "few": self.at_once < self.cores * ONE_BY_ONE / 2 and self.cores > 1 and not self.lacks_cores,
+            "anew": cause == "start"
+            and self.processes
+            and blame != SOURCE
+            and not self.loader.turned_on("persistent_workers"),
+        }
+
+    def _more(self) -> str:
+        """Return how the loader gets more workers."""
+        if self.processes and self.worker_lanes and self.loader.framework == "python":
+            return "more workers"  # a generator around a loader that has some
+        return _MORE["grain's DataLoader" if self._of_grain else self.loader.framework]
+
+    def _further(self) -> str:
+        """Return how the loader works further ahead."""
+        if self.loader.framework == "torch" and self.loader.workers == 0:
+            return "workers (num_workers=1 or more)"  # without, PyTorch refuses a prefetch_factor
+        return _AHEAD["grain's DataLoader" if self._of_grain else self.loader.framework]
+
+    def _keep_up(self) -> bool:
+        """Tell whether the accelerator waits for workers of which each needs less time than it trains."""
+        trains = self.trains.busy
+        waits = complement(trains, 0, self.trains.window_ns)
+        together = union_of(lane.busy for lane in self.worker_lanes)
+        awaited = at_least([waits, together], 2).total_ns
+        longest = max((lane.busy.total_ns for lane in self.worker_lanes), default=trains.total_ns)
+        if self.in_turn:  # each waits for the others
+            longest = together.total_ns
+        return longest <= _LESS * trains.total_ns and awaited >= waits.total_ns / 2
+
+    def _pauses(self) -> bool:
+        """Tell whether the workers rest for most of the time in which the accelerator trains."""
+        trains, lanes = self.trains.busy, self.worker_lanes
+        both = at_least([trains, union_of(lane.busy for lane in lanes)], 2).total_ns if lanes else 0
+        return both < trains.total_ns / 2
+
+    def _around(self, dali: bool) -> bool:
+        """Tell whether the thread that trains prepares more than workers of the loader, or of DALI, which are there."""
+        mine, theirs = (
+            sum(lane.by_category.get(kind, 0) for lane in lanes for kind in ("decode", "resize", "map"))
+            for lanes in (self.consumer, self.worker_lanes)
+        )
+        return (self.processes or dali) and mine > theirs

@@ -1,0 +1,26 @@
+"""What to change: a flat list of rules, each with an id, the facts it looks at, a sentence and an example.
+
+`labkit.timeline.causes` finds out the `Facts` of a run, and `advise` says the first rule that applies. Rules for other
+loaders than tf.data stand before these. The table *From symptom to remedy* of the README and the rules are one list:
+each row names those behind it, and a test compares them. By topic:
+
+===========  ==========================================================================================================
+``run``      no-steps, slowest-process, good-enough, nothing-single, unseen, handed-over-late, busy
+``small``    one-by-one, batch-first: handing over takes longer than the work
+``start``    shuffle-names, repeat-first, less-to-do
+``copy``     ahead: the way into the device
+``transfer`` fewer-bytes: the way between processes
+``work``     drop-first, endless-cache: what nobody needs is made
+``prefetch`` last-step, deeper
+``batch``    padding, small-elements, fewer-bytes
+``source``   unpacked
+``python``   generators, more-calls, waits-together, unclear, ops-instead
+``prep``     loop, in-turn, node, no-core, parallel-map, more-threads, less-work
+``fetch``    straggler, parallel-reads, more-reads
+===========  ==========================================================================================================
+"""
+
+from labkit.advice.pipeline_rules import BUSY, RULES
+from labkit.advice.rule import NOBODY, REFUSAL, Advice, Facts, Rule, advise
+
+__all__ = ["BUSY", "NOBODY", "REFUSAL", "RULES", "Advice", "Facts", "Rule", "advise"]

@@ -1,0 +1,166 @@
+"""What a rule of advice is, and what it looks at: the facts of one run, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+#: Causes that stand for "nobody is to blame": what is to be said where nothing can be changed in the pipeline.
+NOBODY = NO_STEPS, NOTHING, SEVERAL, UNSEEN, HANDING_OVER = "no steps", "nothing", "several", "unknown", "framework"
+
+#: How every sentence begins that says that there is no advice yet.
+REFUSAL = "nothing yet: "
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of one run, as far as advice depends on it. `labkit.timeline.causes` finds it out.
+
+    A fact that is not known, or does not hold, is False, 0 or "".
+
+    Parameters
+    ----------
+    cause : str
+        The cause that took most and can be changed, as "prep"; one of `NOBODY` where there is none.
+    blame : str
+        The op or node that took most of it, in the word that readers know it by.
+    others : float
+        Percent of the cores that other programs took.
+    crowded, needs_cores : bool
+        The pipeline waited for cores that they held; and so, what would be advised may be wrong or gain nothing.
+    together, together_in : float, str
+        Percent of the window in which processes wait for each other, and what they do then, as "all-reduce".
+    each, one_by_one : float, str
+        Elements of a step that pass a node one by one, for longer than anything works on them, and the node.
+    calls, call_us : float
+        Calls of a map in a step, and microseconds that the operations of one take: less than it takes to make it.
+    fills_buffer, slow_start : bool
+        For most of the time a shuffle buffer fills; or an epoch of slow nodes begins.
+    dropper, made : str, float
+        Who drops elements behind a map, as "filter"; and how many the map makes for each one in a batch.
+    endless_cache : bool
+        A cache never sees the end of its input.
+    takes_turns : bool
+        The pipeline rests while the accelerator works, and works while that one waits.
+    rests : bool
+        It works ahead, and rests for longer than the accelerator waits.
+    loop, times : str, float
+        The op that each call of a map runs in a loop, and how often.
+    padding : bool
+        Many values of a batch, or nobody knows how many, only fill rows up.
+    small_bytes : int
+        Bytes of an element that takes longer to hand over than to copy.
+    in_turn : str
+        The node other than a map that calls the op for one element after the other, as "Scan".
+    source : bool
+        A node is to blame that unpacks or parses while it reads,
+    node : bool
+        or any other node that works itself.
+    python, generator : bool
+        A function of Python is to blame; a generator that may wait.
+    waits, unclear : bool
+        The op waits for something else than a core; or nobody can tell whether it does.
+    one_at_a_time, one_call : bool
+        Hardly more than one thread does such work at a time; and the map makes one call at a time.
+    no_core : bool
+        Threads have calls enough, and wait for a core.
+    straggles : bool
+        Reads wait for one before them that takes many times as long.
+    """
+
+    cause: str
+    blame: str = ""
+    others: float = 0.0
+    crowded: bool = False
+    needs_cores: bool = False
+    together: float = 0.0
+    together_in: str = ""
+    each: float = 0.0
+    one_by_one: str = ""
+    calls: float = 0.0
+    call_us: float = 0.0
+    fills_buffer: bool = False
+    slow_start: bool = False
+    dropper: str = ""
+    made: float = 0.0
+    endless_cache: bool = False
+    takes_turns: bool = False
+    rests: bool = False
+    loop: str = ""
+    times: float = 0.0
+    padding: bool = False
+    small_bytes: int = 0
+    in_turn: str = ""
+    source: bool = False
+    node: bool = False
+    python: bool = False
+    generator: bool = False
+    waits: bool = False
+    unclear: bool = False
+    one_at_a_time: bool = False
+    one_call: bool = False
+    no_core: bool = False
+    straggles: bool = False
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One sentence of advice, and an example: it is said of every run that shows what the example shows.
+
+    Parameters
+    ----------
+    id : str
+        What tests, tools and the table *From symptom to remedy* call it, as "prep.parallel-map".
+    example : Facts
+        A run that it is said of. It applies to others of which every fact holds that holds here, with whatever name or
+        number; a general sentence of a cause shows the cause only.
+    says : str
+        What to change, with facts in braces, as in ``{blame} runs on one thread at a time``.
+    also : tuple of str
+        Other causes than that of the example that it answers.
+    goes_on : bool
+        Whether what is said of the run otherwise follows this sentence.
+    """
+
+    id: str
+    example: Facts
+    says: str
+    also: tuple[str, ...] = ()
+    goes_on: bool = False
+
+    @property
+    def shows(self) -> set[str]:
+        """The facts that must hold."""
+        return {name for name, value in vars(self.example).items() if value} - {"cause", "blame"}
+
+    def applies(self, facts: Facts) -> bool:
+        """Tell whether it is said of a run."""
+        return facts.cause in (self.example.cause, *self.also) and all(getattr(facts, name) for name in self.shows)
+
+
+class Advice(NamedTuple):
+    """What to change, as one sentence, and the ids of the rules that say it."""
+
+    text: str
+    rules: tuple[str, ...]
+
+
+def advise(facts: Facts, rules: Iterable[Rule]) -> Advice:
+    """Return what the first rule says that applies; behind one that goes on, what the next one says, too.
+
+    Raises
+    ------
+    LookupError
+        If none applies: each cause needs a general sentence.
+    """
+    before = Advice("", ())
+    for rule in rules:
+        if rule.applies(facts):
+            sentence, ids = rule.says.format_map(vars(facts)), (*before.rules, rule.id)
+            if before.text and sentence.startswith(REFUSAL):
+                return Advice(f"{before.text}. More can be said when other programs leave the cores.", ids)
+            before = Advice(f"{before.text}; then {sentence}" if before.text else sentence, ids)
+            if not rule.goes_on:
+                return before
+    raise LookupError(f"no rule answers {facts.cause!r}; allowed: a cause with a general sentence")

@@ -1,0 +1,509 @@
+"""What a pipeline shows of itself: which node calls an op, which works itself, and which makes too much."""
+
+from __future__ import annotations
+
+import pytest
+
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Span, Trace
+
+NOW, MS = 1_800_000_000_000_000_000, 1_000_000
+ROOT = "Iterator::Root"
+BATCH = f"{ROOT}::BatchV2"
+STEPS = 5
+PARALLEL = f"{BATCH}::ParallelMapV2"
+#: The processor is busy while the pipeline works, and rests while the accelerator does.
+CLOCK = {
+    "at_ns": [NOW + t * MS for t in range(20 * STEPS + 1)],
+    "cpu_ns": [(10 * (t // 20) + min(10, t % 20)) * MS for t in range(20 * STEPS + 1)],
+}
+IDLE = CLOCK | {"cpu_ns": [0] * (20 * STEPS + 1)}
+
+
+def recorded(make, **facts):
+    """Return a timeline of steps in which the consumer waits for 10 ms, and trains for 10 ms.
+
+    `make(a)` returns (thread, name, category, start ms, end ms) of a wait that begins at `a`.
+    """
+    rows = []
+    for i in range(STEPS):
+        a = 20 * i
+        rows += [("consumer", "wait for batch", "wait", a, a + 10), ("consumer", "train step", "train", a + 10, a + 20)]
+        rows += [("next", ROOT, "iterator", a, a + 10), ("next", BATCH, "batch", a, a + 10), *make(a)]
+    spans = [Span(t, n, c, NOW + round(s * MS), round((e - s) * MS), -1) for t, n, c, s, e in rows]
+    return Timeline(Trace.from_spans(spans, {"consumer": "consumer"}, warmup=1, **facts))
+
+
+def said(make, **facts):
+    """Return the rule that is said of a timeline, the last one where one goes on."""
+    return recorded(make, **facts).stalls.rules[-1]
+
+
+def calling(node, a, count, *below, thread="worker"):
+    """Return `count` calls of a node, one after the other, for which an op runs, in another thread by default."""
+    length, spans = 10 / count, []
+    for k in range(count):
+        start = a + k * length
+        spans.append(("next", node, "iterator", start, start + length))
+        spans += [("next", f"{node}::{one}", "iterator", start, start + 0.01 * length) for one in below]
+        spans.append((thread, "sort/TopKV2:TopKV2", "map", start + 0.05 * length, start + 0.97 * length))
+    return spans
+
+
+def in_threads(op, a, count, threads=2, length=10.0):
+    """Return `count` runs of an op, spread over threads that work at once for so many milliseconds."""
+    each = length * threads / count
+    return [(f"worker {k % threads}", op, "map", a + k // threads * each, a + (k // threads + 0.98) * each)
+            for k in range(count)]  # fmt: skip
+
+
+def many_calls(node, a, count=128, *around):
+    """Return `count` calls of a node, one after the other, and one each of what stands around it."""
+    length, spans = 9.9 / count, []
+    for k in range(count):
+        spans += [("next", path, "iterator", a + k * length, a + (k + 0.9) * length) for path in (*around, node)]
+    return spans
+
+
+def asked(*paths, thread="next"):
+    """Return a function that returns one long call of each node."""
+    return lambda a: [(thread, path, "iterator", a, a + 9.9) for path in paths]
+
+
+# -- who calls an op, and who works itself ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["Map", "Filter", "TakeWhile", "Scan", "FlatMap", "Interleave"])
+@pytest.mark.parametrize("below", ["TensorSlice", "ParallelMapV2"])
+@pytest.mark.parametrize("thread", ["worker", "next"])
+def test_the_node_that_waits_for_an_op_is_the_one_that_calls_it(kind, below, thread):
+    timeline = recorded(lambda a: calling(f"{BATCH}::{kind}", a, 4, below, thread=thread))
+    assert timeline.stalls.blame == "TopKV2"
+    assert timeline.stalls.rules[-1] == ("prep.parallel-map" if kind == "Map" else "prep.in-turn")
+    assert kind == "Map" or f"before {kind}," in timeline.stalls.advice
+
+
+def test_a_parallel_map_is_not_told_to_become_one():
+    rule = said(lambda a: [*asked(PARALLEL)(a), *in_threads("sort/TopKV2:TopKV2", a, 4, threads=1)])
+    assert rule == "prep.more-threads"
+
+
+@pytest.mark.parametrize("below", ["TFRecord", "TensorSlice", "Unbatch::TFRecord", "Map"])
+def test_what_works_beside_a_parallel_map_does_not_call_its_ops(below):
+    """The reader works for most of the time, and the map, on two threads, for all of it."""
+
+    def make(a):
+        reads = [("pool", f"{PARALLEL}::{below}", "iterator", a + k, a + k + 0.75) for k in range(10)]
+        return [*asked(PARALLEL)(a), *reads, *in_threads("DecodeJpeg:DecodeJpeg", a, 20)]
+
+    assert said(make) == "prep.less-work"
+
+
+@pytest.mark.parametrize("fused", ["ParallelMapV2", "MapAndBatch"])
+def test_a_map_that_reads_and_works_in_turn_has_calls_enough(fused):
+    """Each of two threads reads for half of its time: of the work alone, there is 1.3 at a time."""
+
+    def make(a):
+        spans = asked(f"{BATCH}::{fused}")(a)
+        for thread, first in (("worker 1", 0.0), ("worker 2", 1.3)):
+            for k in range(3):
+                b = a + first + 2.6 * k
+                spans.append((thread, "ReadFile:ReadFile", "read", b, b + 1.2))
+                spans.append((thread, "DecodeJpeg:DecodeJpeg", "decode", b + 1.2, min(b + 2.6, a + 9.9)))
+        return spans
+
+    assert said(make) in ("prep.less-work", "fetch.more-reads")
+
+
+def test_a_parallel_map_that_reads_is_not_told_to_read_in_one():
+    read = ("worker", "ReadFile:ReadFile", "read")
+    assert said(lambda a: [*asked(PARALLEL)(a), (*read, a, a + 9.8)]) == "fetch.more-reads"
+    assert said(lambda a: [*asked(f"{BATCH}::Map")(a), (*read, a, a + 9.8)]) == "fetch.parallel-reads"
+
+
+def test_a_node_without_threads_that_nothing_runs_for_works_itself():
+    scan = f"{BATCH}::Scan"
+    timeline = recorded(lambda a: [("next", scan, "iterator", a, a + 8), ("next", f"{scan}::Range", "map", a, a + 1)])
+    assert timeline.causes[2].parts["prep"] == pytest.approx(8 * MS, abs=0.1 * MS)
+    assert (timeline.stalls.cause, timeline.stalls.blame) == ("prep", "Scan")
+    assert timeline.stalls.rules[-1] == "prep.node"
+
+
+def test_a_node_with_threads_of_its_own_that_nothing_runs_for_is_not_accused():
+    timeline = recorded(lambda a: [("next", f"{BATCH}::Prefetch", "iterator", a, a + 9.5)])
+    assert timeline.stalls.shares["prep"] == 0
+    assert timeline.stalls.rules == ("run.unseen",)
+
+
+# -- work ahead ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("beside", "turns"), [(2, True), (8, False)])
+def test_a_last_node_without_a_thread_wants_a_prefetch_though_a_map_below_it_works_ahead(beside, turns):
+    """The map goes on for some milliseconds of the ten in which the accelerator trains."""
+
+    def make(a):
+        ops = [("worker", "sort/TopKV2:TopKV2", "map", a + b, a + e) for b, e in ((0, 9.9), (10, 10 + beside))]
+        return [*asked(PARALLEL)(a), *ops]
+
+    assert (recorded(make).stalls.rules[0] == "prefetch.last-step") == turns
+
+
+@pytest.mark.parametrize("last", ["Prefetch", "ForeverRepeat::Prefetch", "FiniteTake::ForeverRepeat::ParallelMapV2"])
+def test_a_thread_below_nodes_that_only_pass_on_works_ahead(last):
+    def make(a):
+        return [*asked(f"{ROOT}::{last}")(a), ("worker", "sort/TopKV2:TopKV2", "map", a, a + 14)]
+
+    assert "prefetch.last-step" not in recorded(make).stalls.rules
+
+
+# -- loops --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("turns", [4, 50])
+@pytest.mark.parametrize("node", ["Map", "MapAndBatch"])
+def test_a_loop_inside_a_map_is_seen_by_how_often_an_op_runs(turns, node):
+    """A map that is fused with its batch calls its function for each element that it asks for."""
+    path = f"{BATCH}::{node}"
+
+    def make(a):
+        ops = in_threads("while/body/_1/x/Mul:Mul", a, turns, threads=1, length=9.8)
+        return [*asked(path)(a), ("pool", f"{path}::TensorSlice", "iterator", a, a + 0.01), *ops]
+
+    stalls = recorded(make).stalls
+    assert (stalls.rules[-1] == "prep.loop") == (turns == 50)
+    assert turns == 4 or "it runs Mul 50 times" in stalls.advice
+
+
+@pytest.mark.parametrize("turns", [4, 50])
+def test_a_loop_whose_time_lies_in_many_ops_is_seen_beside_an_op_that_took_more_than_each(turns):
+    def make(a):
+        spans, turn = asked(f"{BATCH}::Map")(a), 6 / turns
+        spans += [("worker", "map/TensorListStack:TensorListStack", "map", a + 6.1, a + 9.8)]
+        for k in range(turns):
+            for n, op in enumerate(("Mul", "Slice")):
+                start = a + (k + n / 2) * turn
+                spans.append(("worker", f"map/while/body/_1/{op}:{op}", "map", start, start + 0.48 * turn))
+        return spans
+
+    stalls = recorded(make).stalls
+    assert stalls.blame == "TensorListStack"
+    assert (stalls.rules[-1] == "prep.loop") == (turns == 50)
+
+
+def filter_of_many(a):
+    """One of 50 elements passes a filter, or 50 of them make a group."""
+    node = f"{BATCH}::Filter"
+    spans = [*asked(node)(a), *(("next", f"{node}::TFRecord", "read", a + k / 5, a + k / 5 + 0.01) for k in range(49))]
+    return spans + [("worker", "x/Mul:Mul", "map", a + (k + 0.1) / 5, a + (k + 0.9) / 5) for k in range(49)]
+
+
+def interleave_of_short_ones(a):
+    """Each inner pipeline has one element, and is asked a second time in vain."""
+    mixed = f"{PARALLEL}::BatchV2::ParallelInterleaveV4"
+    spans = asked(PARALLEL, mixed)(a)
+    for node, count in ((f"{mixed}::FromTensor", 96), (f"{mixed}::TensorSlice", 48)):
+        spans += [("pool", node, "iterator", a + k / 10, a + k / 10 + 0.01) for k in range(count)]
+    return spans + in_threads("DecodeJpeg:DecodeJpeg", a, 48)
+
+
+def fused_below_a_map(a):
+    """A map of batches, and the one that makes their elements, of which nobody knows how many it was asked for."""
+    spans = [*asked(PARALLEL)(a), ("pool", f"{PARALLEL}::MapAndBatch", "iterator", a, a + 9.9)]
+    return spans + in_threads("Mul:Mul", a, 64)
+
+
+def op_at_many_places(a):
+    ops = [("worker", f"x/Mul_{k}:Mul", "map", a + k / 5, a + (k + 0.9) / 5) for k in range(48)]
+    return [*asked(f"{BATCH}::Map")(a), *ops]
+
+
+def files_in_a_batch(a):
+    """An op that takes one value only cannot be one op for all values."""
+    ops = [("worker", "map/DecodeJpeg:DecodeJpeg", "decode", a + k / 5, a + (k + 0.9) / 5) for k in range(48)]
+    return [*asked(f"{BATCH}::Map")(a), *ops]
+
+
+@pytest.mark.parametrize(
+    "make", [filter_of_many, interleave_of_short_ones, fused_below_a_map, op_at_many_places, files_in_a_batch]
+)
+def test_ops_that_run_often_for_another_reason_are_no_loop(make):
+    assert said(make) != "prep.loop"
+
+
+# -- elements that are too small --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("node", "count", "through"),
+    [
+        ("BatchV2::Shuffle::TensorSlice", 400, "from_tensor_slices()"),
+        ("BatchV2::Shuffle::Filter::TensorSlice", 400, None),
+        ("BatchV2::Unbatch", 400, "unbatch()"),
+        ("BatchV2::Shuffle::Unbatch", 400, "unbatch()"),
+        ("MapAndBatch::Unbatch", 400, "unbatch()"),
+        ("PaddedBatchV2::Unbatch", 400, "unbatch()"),
+        ("BatchV2::Unbatch", 4, None),
+    ],
+)
+def test_elements_that_go_one_by_one_are_counted(node, count, through):
+    path = f"{ROOT}::{node}"
+    stalls = recorded(lambda a: [*asked(path.rpartition("::")[0])(a), *many_calls(path, a, count)]).stalls
+    assert (stalls.rules[-1] == "small.one-by-one") == bool(through)
+    assert not through or f"{count} elements a step go one by one through {through}" in stalls.advice
+
+
+@pytest.mark.parametrize(
+    ("behind", "found"),
+    [("BatchV2", True), ("BatchV2::Shuffle", True), ("PaddedBatchV2", False), ("BatchV2::Zip", False)],
+)
+def test_an_array_that_is_sliced_for_a_batch_is_found_below_a_map_of_whole_batches(behind, found):
+    """As characters of a text, put together to sequences, and those to batches."""
+    above = f"{BATCH}::Shuffle::ForeverRepeat::ParallelMapV2"
+    node = f"{above}::{behind}::TensorSlice"
+
+    def make(a):
+        spans = [*asked(above)(a), ("pool", node.rpartition("::")[0], "iterator", a, a + 9.9)]
+        spans += [("pool", node, "iterator", a + k / 50, a + (k + 0.9) / 50) for k in range(480)]
+        return [*spans, ("pool", "x/StridedSlice:StridedSlice", "map", a + 9.7, a + 9.9)]
+
+    assert (said(make) == "small.one-by-one") == found
+
+
+def test_windows_that_begin_a_dataset_each_are_counted():
+    flat = f"{BATCH}::FlatMap"
+
+    def make(a):
+        spans = []
+        for k in range(10):
+            spans.append(("next", flat, "iterator", a + k, a + k + 0.9))
+            spans.append(("next", f"{flat}::BatchV2", "batch", a + k, a + k + 0.2))
+            spans += [("next", f"{flat}::BatchV2::Window", "iterator", a + k + j / 100, a + k + (j + 0.5) / 100)
+                      for j in range(16)]  # fmt: skip
+        return spans
+
+    assert said(make) == "small.one-by-one"
+
+
+KERAS = f"{BATCH}::Prefetch::Zip::ParallelMapV2", "Zip::ParallelMapV2", "Zip::ForeverRepeat::FromTensor"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "first"),
+    [
+        ([PARALLEL], True),
+        ([f"{ROOT}::PaddedBatchV2::ParallelMapV2"], False),
+        ([f"{ROOT}::GroupByWindow::PaddedBatchV2::ParallelMapV2"], False),
+        ([f"{ROOT}::GroupByWindow::ParallelMapV2"], False),
+        (["::".join(KERAS[: n + 1]) for n in range(3)], False),
+        ([f"{BATCH}::DirectedInterleave", f"{BATCH}::DirectedInterleave::Map"], False),
+    ],
+)
+def test_a_small_map_of_the_reader_is_to_take_batches_where_there_can_be_some(nodes, first):
+    """Neither rows of several lengths, nor maps that tf.data or Keras have written."""
+    assert (said(lambda a: many_calls(nodes[0], a, 128, *nodes[1:])) == "small.batch-first") == first
+
+
+@pytest.mark.parametrize(("shape", "even"), [([3], True), ([None, 3], False), (None, False)])
+def test_rows_of_several_lengths_are_not_batched_before_their_map(shape, even):
+    work = {"components": [{"dtype": "int32", "shape": [], "digest": ""}, {"dtype": "f", "shape": shape, "digest": ""}]}
+    assert (said(lambda a: many_calls(PARALLEL, a), work=work) == "small.batch-first") == even
+
+
+@pytest.mark.parametrize("op", ["DecodePng", "ReadFile", "DecodeWav", "DecodeRaw"])
+def test_what_takes_one_value_only_is_not_told_to_take_a_batch(op):
+    def make(a):
+        length = 9.9 / 128
+        ops = [("worker", f"{op}:{op}", "decode", a + k * length, a + (k + 0.2) * length) for k in range(128)]
+        return [*many_calls(PARALLEL, a), *ops]
+
+    assert (said(make) == "small.batch-first") == (op == "DecodeRaw")
+
+
+# -- batches --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("shape", "small"), [([8], True), ([2, 3], True), ([64, 64, 3], False), (None, False)])
+def test_small_elements_are_not_told_to_be_smaller(shape, small):
+    """To hand them over takes longer than to copy them."""
+    work = {"components": [{"dtype": "float32", "shape": shape, "digest": ""}]}
+    rule = said(lambda a: [("next", f"{BATCH}::Sql", "iterator", a, a + 0.1)], work=work)
+    assert rule == ("batch.small-elements" if small else "batch.fewer-bytes")
+
+
+@pytest.mark.parametrize("share", [0.5, 0.01, None])
+def test_a_padding_that_fills_little_up_is_told_to_copy_less(share):
+    work = {} if share is None else {"padded": share}
+    rule = said(lambda a: [("next", f"{ROOT}::PaddedBatchV2", "batch", a + 0.1, a + 9.9)], work=work)
+    assert rule == ("batch.fewer-bytes" if share == 0.01 else "batch.padding")
+
+
+# -- work for nothing -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ends", [0, 1])
+def test_a_cache_that_take_never_lets_get_full_is_told_from_one_that_fills(ends):
+    """At the end of an epoch, a take asks nobody."""
+    take = f"{BATCH}::ForeverRepeat::FiniteTake"
+
+    def make(a):
+        spans = calling(f"{take}::MemoryCacheImpl::Map", a, 4, "TensorSlice")
+        calls = [s for s in spans if s[1].endswith("Map")]
+        for node in (f"{take}::MemoryCacheImpl", take):
+            spans += [(t, node, c, s, e) for t, _, c, s, e in calls]
+        return spans + [("next", take, "iterator", a + 9.99, a + 10)] * ends
+
+    assert (said(make) == "work.endless-cache") == bool(ends)
+
+
+@pytest.mark.parametrize(
+    ("below", "grows"), [("ForeverRepeat", True), ("Zip::ForeverRepeat", False), ("FiniteRepeat", False)]
+)
+@pytest.mark.parametrize("kind", ["MemoryCacheImpl", "FileCacheImpl"])
+def test_a_cache_of_what_is_repeated_for_ever_is_never_read(kind, below, grows):
+    cache = f"{BATCH}::{kind}"
+
+    def make(a):
+        path = f"{cache}::ParallelMapV2::{below}"
+        spans = asked(cache, f"{cache}::ParallelMapV2")(a)
+        spans += [("pool", node, "iterator", a, a + 0.1) for node in (path, f"{path}::TensorSlice")]
+        return [*spans, *in_threads("DecodeJpeg:DecodeJpeg", a, 20)]
+
+    assert (said(make) == "work.endless-cache") == grows
+
+
+def dropping(node, below, made):
+    """Return what makes so many elements in each step, of which a node above lets some through."""
+    path = f"{BATCH}::{node}"
+    return lambda a: [*asked(path)(a), *calling(f"{path}::{below}", a, made)]
+
+
+@pytest.mark.parametrize(("node", "word"), [("Shard", "shard"), ("FiniteSkip", "skip"), ("Window", "window")])
+@pytest.mark.parametrize("below", ["Map", "Zip::Map"])
+def test_what_is_dropped_behind_the_work_is_found_by_how_much_is_made(node, word, below):
+    dropped = recorded(dropping(node, below, 8), images=4 * STEPS).stalls
+    assert dropped.rules[-1] == "work.drop-first"
+    assert dropped.advice.startswith(f"{word} before the map, which makes 2.0 elements for each one")
+    assert said(dropping(node, below, 8), images=8 * STEPS) == "prep.parallel-map", "all of them are in a batch"
+
+
+@pytest.mark.parametrize("op", ["DecodePng:DecodePng", "while/body/_1/sort/TopKV2:TopKV2"])
+@pytest.mark.parametrize("node", ["FiniteSkip", "Shard"])
+def test_two_branches_of_a_zip_and_a_loop_are_no_elements_that_are_dropped(node, op):
+    node, times = f"{BATCH}::{node}", 50 if "while" in op else 2
+    mapped, branches = f"{node}::Zip::Map", 1 if "while" in op else 2
+
+    def make(a):
+        spans = asked(node, f"{node}::Zip")(a)
+        spans += [("next", mapped, "iterator", a + 5 * k, a + 5 * k + 9.8 / branches) for k in range(branches)]
+        turn = 9.6 / times
+        return spans + [("worker", op, "map", a + k * turn, a + (k + 0.9) * turn) for k in range(times)]
+
+    assert said(make, images=STEPS) != "work.drop-first"
+
+
+def filter_before_the_work(a):
+    """The work stands behind the filter; the cheap map below it is asked twice as often."""
+    filtered, spans = f"{BATCH}::Map::Filter", calling(f"{BATCH}::Map", a, 4)
+    for _, name, _, s, _ in list(spans):
+        if name.endswith("Map"):
+            paths = (f"{filtered}::Map", f"{filtered}::Map::TFRecord")
+            spans += [("next", path, "iterator", s + k, s + k + 0.02) for path in paths for k in (0, 0.05)]
+            spans.append(("next", filtered, "iterator", s, s + 0.1))
+    return spans
+
+
+def costly_filter(a):
+    """Its predicate runs for four elements, of which one passes."""
+    node, spans = f"{BATCH}::Filter", asked(f"{BATCH}::Filter")(a)
+    for k in range(4):
+        spans.append(("next", f"{node}::Map", "iterator", a + 2.4 * k, a + 2.4 * k + 0.05))
+        spans.append(("worker", "sort/TopKV2:TopKV2", "map", a + 2.4 * k + 0.1, a + 2.4 * (k + 1)))
+    return spans
+
+
+def frames_of_windows(a):
+    """Each of two clips in a batch is a window of eight frames."""
+    clips = f"{BATCH}::FlatMap"
+    spans = asked(clips, f"{clips}::Window", f"{clips}::BatchV2")(a)
+    spans += [("next", f"{clips}::BatchV2::Window", "iterator", a + k / 2, a + k / 2 + 0.01) for k in range(16)]
+    return spans + calling(f"{clips}::Window::Map", a, 16)
+
+
+def skip_of_batches(a):
+    skip = f"{BATCH}::FiniteSkip"
+    return [*asked(skip, f"{skip}::BatchV2::ParallelMapV2")(a), *in_threads("DecodeJpeg:DecodeJpeg", a, 16)]
+
+
+@pytest.mark.parametrize(
+    ("make", "images", "rule"),
+    [
+        (filter_before_the_work, 4, "prep.parallel-map"),
+        (costly_filter, 1, "prep.in-turn"),
+        (frames_of_windows, 2, "prep.parallel-map"),
+        (lambda a: calling(f"{ROOT}::BatchV2::BatchV2::Map", a, 16), 2, "prep.parallel-map"),
+        (skip_of_batches, 16, "prep.less-work"),
+    ],
+)
+def test_who_drops_nothing_that_was_made_is_not_accused(make, images, rule):
+    assert said(make, images=images * STEPS) == rule
+
+
+# -- sources --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source", ["CSV", "ForeverRepeat::Load::ParallelInterleaveV4::SnapshotDatasetReader", "FileCacheImpl", "TextLine"]
+)
+def test_a_source_that_computes_is_told_what_helps_it(source):
+    read = f"{BATCH}::{source}"
+    facts = {"processor": CLOCK, "host": {"cpus": 2}}
+    stalls = recorded(lambda a: [("next", read, "read", a + 0.1, a + 9.9)], **facts).stalls
+    assert (stalls.cause, stalls.blame) == ("prep", source.rpartition("::")[2])
+    assert stalls.rules[-1] == "source.unpacked"
+
+
+@pytest.mark.parametrize("unordered", [True, False])
+def test_reads_in_order_that_wait_for_a_slow_one_are_told_of_it(unordered):
+    """Of seven reads, the last keeps all waiting."""
+
+    def make(a):
+        spans = [*asked(PARALLEL)(a), ("pool", f"{PARALLEL}::TFRecord", "iterator", a, a + 0.01)]
+        short = [("worker 1", "ReadFile:ReadFile", "read", a + 10 + k, a + 10.1 + k) for k in range(6)]
+        return [*spans, *short, ("worker 2", "ReadFile:ReadFile", "read", a + 0.1, a + 9.8)]
+
+    rule = said(make, work={"unordered": unordered})
+    assert rule == ("fetch.more-reads" if unordered else "fetch.straggler")
+
+
+# -- functions of Python ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("node", "threads", "clock", "rule"),
+    [
+        ("Map", 1, CLOCK, "python.ops-instead"),
+        ("ParallelMapV2", 2, CLOCK, "python.ops-instead"),
+        ("Map", 1, IDLE, "python.more-calls"),
+        ("ParallelMapV2", 2, IDLE, "python.waits-together"),
+        ("Filter", 1, IDLE, "prep.in-turn"),
+    ],
+)
+def test_a_function_of_python_that_computes_is_told_from_one_that_waits(node, threads, clock, rule):
+    ops = lambda a: in_threads("PyFunc:PyFunc", a, 2 * threads, threads)  # noqa: E731
+    assert said(lambda a: [*asked(f"{BATCH}::{node}")(a), *ops(a)], processor=clock, host={"cpus": 2}) == rule
+
+
+@pytest.mark.parametrize(
+    ("open_node", "between", "generates"),
+    [("Generator", "", True), ("FlatMap", "::", True), ("Map", "::FlatMap::", False), ("ParallelMapV2", "::", False)],
+)
+def test_a_generator_is_told_from_a_function_that_a_map_calls(open_node, between, generates):
+    """Both are calls of Python, by ops of one name; a generator is called by its node."""
+    first = f"{BATCH}::{open_node}"
+
+    def make(a):
+        below = [("next", f"{first}{between}Generator", "iterator", a, a + 0.1)] * bool(between)
+        return [*asked(first)(a), *below, ("worker", "PyFunc:PyFunc", "map", a + 0.1, a + 9.8)]
+
+    assert (said(make) == "python.generators") == generates
