@@ -40,7 +40,7 @@ class _Computer(Struct):
     cores: _Number
 
 
-class _Exercise(Struct):
+class _CheckedExercise(Struct):
     exercise: _Name
     status: Literal["passed", "failed", "open", "inconclusive"]
     tries: _Number
@@ -74,7 +74,7 @@ class _SpeedupEntry(Struct):
 
 #: What a result lists, and the form of an entry.
 ENTRIES = {
-    "exercises": _Exercise,
+    "exercises": _CheckedExercise,
     "predictions": _PredictionEntry,
     "runs": _RunEntry,
     "speedups": _SpeedupEntry,

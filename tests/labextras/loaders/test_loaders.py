@@ -816,7 +816,7 @@ def test_only_a_socket_to_another_machine_brings_bytes(address, counts, monkeypa
     monkeypatch.setattr(psutil.Process, "net_connections", lambda self: [to], raising=False)
     cards = {"eth0": SimpleNamespace(bytes_recv=77), "lo": SimpleNamespace(bytes_recv=5)}
     monkeypatch.setattr(psutil, "net_io_counters", lambda **_: cards)
-    assert hanging_loader._received([psutil.Process()]) == 77 * counts
+    assert hanging_loader.received_bytes([psutil.Process()]) == 77 * counts
 
 
 def test_a_process_that_nobody_has_waited_for_has_ended():
