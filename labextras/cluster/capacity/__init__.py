@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from labextras.cluster.capacity.fleet import FLEETS, Fleet, Simulated, simulate
-from labextras.cluster.capacity.setting import MOST_ACCELERATORS, Setting, chosen
-from labextras.cluster.capacity.shown import Answer
+from labextras.cluster.capacity.plan_pictures import Answer
+from labextras.cluster.capacity.planned_cluster import MOST_ACCELERATORS, Setting, chosen
 from labkit.common.table import Table
 from labkit.recording.accelerators import PRESETS as PUBLISHED
 from labkit.views.picture import Picture

@@ -10,15 +10,14 @@ from __future__ import annotations
 import math
 import random
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from labextras.cluster.capacity.setting import Setting, chosen
-from labextras.cluster.capacity.shown import Answer
+from labextras.cluster.capacity.plan_pictures import Answer
+from labextras.cluster.capacity.planned_cluster import Setting, chosen
 from labkit.common.numbers import number, one_of, ranged, whole
 from labkit.simulate.clock import MOVE, SLEEP, WAIT, Clock, Process
 from labkit.views.picture import Picture
@@ -31,6 +30,9 @@ _BATCHES, _STEPS = 10_000, 60
 
 #: How many batches a worker and a link hold ready, for each that is asked for.
 _READY = 2
+
+#: A request from a host to a worker, in ms; and how many times as long a slow worker takes for a batch.
+_LATENCY_MS, _SLOW = 0.2, 4.0
 
 #: Failures that are drawn to learn what they cost.
 _FAILURES = 4000
@@ -49,13 +51,11 @@ class Fleet(Setting):
     worker_cores : float
     element_kb : float
         A prepared image on its way; 150.5 are 224×224×3 bytes of uint8, and float32 has four times as many.
-    network_latency_ms : float
-        Of a request from a host to a worker.
     sharding : str
         ``dynamic``: a worker that is free takes the next batch; ``data``: each worker has an equal share of batches.
-    slow_workers, slow_factor : float
-        This share of the workers (of the hosts if there are no workers) takes `slow_factor` times as long to prepare a
-        batch. It is no worker if the share is 0, else at least one.
+    slow_workers : float
+        This share of the workers (of the hosts if there are no workers) takes four times as long to prepare a batch. It
+        is no worker if the share is 0, else at least one.
     step_spread : float
         Standard deviation of an accelerator's step, relative to its mean. All wait for the slowest.
     failure_hours : float or None
@@ -73,10 +73,8 @@ class Fleet(Setting):
     workers: int = ranged(whole, 0, MOST_MAKERS, 0, other="(machines)")
     worker_cores: float = ranged(number, 0.01, 10_000, 16.0, other="(cores)")
     element_kb: float = ranged(number, 0.001, 1e9, 150.528, other="(kB)")
-    network_latency_ms: float = ranged(number, 0, 1e6, 0.2, other="(ms)")
     sharding: str = "dynamic"
     slow_workers: float = ranged(number, 0, 1, 0.0, other="(share of the workers)")
-    slow_factor: float = ranged(number, 1, 1000, 4.0, other="(times)")
     step_spread: float = ranged(number, 0, 2, 0.0, other="(relative to the mean)")
     failure_hours: float | None = ranged(number, 0.01, 1e9, None, optional=True, other="(hours)")
     restart_s: float = ranged(number, 0, 1e7, 600.0, other="(s)")
@@ -115,145 +113,149 @@ class Fleet(Setting):
         return max(1, math.ceil(max(by_cores, rate * self.element_kb / 1e3 / self.network_mb_s) - 1e-9))
 
 
+class _Buffer:
+    """Batches that one process has ready for another one, and the processes that wait for a batch, or for room."""
+
+    def __init__(self, clock: Clock, room: float = math.inf) -> None:
+        self.clock, self.room, self.count = clock, room, 0
+        self.takers: list[Process] = []
+        self.putters: list[Process] = []
+
+    def has_room(self) -> Process:
+        """Wait for room."""
+        while self.count >= self.room:
+            yield WAIT, self.putters
+
+    def put(self) -> None:
+        """Add a batch."""
+        self.count += 1
+        self.clock.wake(self.takers)
+
+    def take(self) -> Process:
+        """Wait for a batch, and take it."""
+        while not self.count:
+            yield WAIT, self.takers
+        self.remove()
+
+    def remove(self) -> None:
+        """Take a batch that is there."""
+        self.count -= 1
+        self.clock.wake(self.putters)
+
+
+class _Host:
+    """How many batches a host needs for a step, and holds; and where those for it are."""
+
+    def __init__(self, need: int, pool: deque[_Buffer], asking: deque[Process]) -> None:
+        self.need, self.pool, self.asking = need, pool, asking
+        self.held = 0
+        self.waits: list[Process] = []
+
+
 class _FleetJob:
-    """The processes of one simulation, and the queues between them; times in nanoseconds."""
+    """The processes of one simulation, and the buffers between them; times in nanoseconds."""
 
     def __init__(self, fleet: Fleet, seed: int) -> None:
+        f, n = fleet, fleet.accelerators
         self.fleet, self.seed, self.clock = fleet, seed, Clock(float)
-        n = fleet.accelerators
         self.steps = max(6, min(_STEPS, _BATCHES // n))
-        self.fixed = fleet.sharding == "data" and fleet.workers > 0
         #: Steps that fill the pipeline, and are not counted.
         self.first = self.steps // 3
-        spread = math.sqrt(math.log1p(fleet.step_spread**2))
-        one = 1e9 * fleet.batch_size / fleet.rate
-        if spread:
-            drawn = np.random.Generator(np.random.PCG64(seed)).standard_normal((self.steps, n))
-            lengths = np.exp(spread * drawn)
-            # The steps that are counted have the mean that is stated: nobody trains faster than that.
-            for block in (lengths[: self.first], lengths[self.first :]):
-                block *= one / block.mean()
-            self.step_ns = lengths.max(axis=1)
-        else:
-            self.step_ns = np.full(self.steps, one)
-        #: Bytes and requests of a batch, and its time at the storage service.
-        self.megabytes = fleet.batch_size * fleet.image_kb / 1e3 * (1 - fleet.cached)
-        self.requests = self.megabytes / fleet.effective_request_mb
-        self.stored_ns = 1e9 * max(self.megabytes / fleet.storage_mb_s, self.requests / fleet.storage_requests_s)
-        self.needs = [n // fleet.hosts + (h < n % fleet.hosts) for h in range(fleet.hosts)]
-        self.pools: list[deque] = [deque() for _ in range(1 if fleet.workers else fleet.hosts)]
-        self.asking: list[deque] = [deque() for _ in self.pools]
-        self.held, self.given = [0] * fleet.hosts, [[0] for _ in range(fleet.hosts)]
-        self.receivers: list[list] = [[] for _ in range(fleet.hosts)]
-        self.unready, self.taken, self.trainer = fleet.hosts, 0, []
+        #: Whether each worker has an equal share of the batches, and no more.
+        self.fixed = f.sharding == "data" and f.workers > 0
+        self.step_ns = self._step_lengths()
+        # Bytes and requests of a batch, and its time at the storage service; of a machine that reads alone, too, whose
+        # readers are divided among the batches that it reads at once.
+        megabytes = f.batch_size * f.image_kb / 1e3 * (1 - f.cached)
+        requests = megabytes / f.effective_request_mb
+        self.stored_ns = 1e9 * max(megabytes / f.storage_mb_s, requests / f.storage_requests_s)
+        streams_s = (requests * f.storage_latency_ms / 1e3 + megabytes / f.stream_mb_s) / f.readers_per_host
+        self.read_ns = _READY * 1e9 * max(streams_s, megabytes / f.network_mb_s)
+        #: A batch on its way; without workers it has none.
+        self.sent_ns = 1e6 * f.batch_size * f.element_kb / f.network_mb_s if f.workers else 0.0
+        one_pool: tuple[deque[_Buffer], deque[Process]] = deque(), deque()
+        needs = [n // f.hosts + (h < n % f.hosts) for h in range(f.hosts)]
+        self.hosts = [_Host(need, *(one_pool if f.workers else (deque(), deque()))) for need in needs]
+        self.unready, self.taken, self.trainer = f.hosts, 0, list[Process]()
         self.ends: list[float] = []
         self.worked = 0.0
+
+    def _step_lengths(self) -> np.ndarray:
+        """Return how long each step takes: as long as that of the slowest accelerator."""
+        f, one = self.fleet, 1e9 * self.fleet.batch_size / self.fleet.rate
+        spread = math.sqrt(math.log1p(f.step_spread**2))
+        if not spread:
+            return np.full(self.steps, one)
+        drawn = np.random.Generator(np.random.PCG64(self.seed)).standard_normal((self.steps, f.accelerators))
+        lengths = np.exp(spread * drawn)
+        # The steps that are counted have the mean that is stated: nobody trains faster than that.
+        for block in (lengths[: self.first], lengths[self.first :]):
+            block *= one / block.mean()
+        return lengths.max(axis=1)
 
     def go(self) -> None:
         """Run all processes until the last step ends."""
         trainer = self.train()
-        makers = [p for m in range(self.fleet.makers) for p in self.maker(m)]
-        hosts = [p for h in range(self.fleet.hosts) for p in self.host(h)]
-        self.clock.run([*makers, *hosts, trainer], trainer)
+        machines = [p for m in range(self.fleet.makers) for p in self.machine(m)]
+        self.clock.run([*machines, *map(self.host, self.hosts), trainer], trainer)
 
-    def maker(self, m: int) -> Iterator[Process]:
-        """Yield the processes of a machine that prepares: it reads, works and sends at the same time."""
-        f = self.fleet
-        megabytes, requests, shared = self.megabytes, self.requests, self.stored_ns
-        # A machine reads several batches at once, and its readers are divided among them.
-        alone = (
-            _READY
-            * 1e9
-            * max(
-                (requests * f.storage_latency_ms / 1e3 + megabytes / f.stream_mb_s) / f.readers_per_host,
-                megabytes / f.network_mb_s,
-            )
+    def machine(self, m: int) -> tuple[Process, ...]:
+        """Return the processes of a machine that prepares: it reads, works and sends at the same time."""
+        f, host = self.fleet, self.hosts[0 if self.fleet.workers else m]
+        cores, ahead = (
+            (f.worker_cores, _READY) if f.workers else (f.cores_per_accelerator * host.need, _READY * host.need)
         )
-        cores = f.worker_cores if f.workers else f.cores_per_accelerator * self.needs[m]
-        slow = f.slow_factor if m < f.slow_makers else 1.0
-        work = 1e6 * f.batch_size * f.cpu_ms_per_image / cores * slow
-        send = 1e6 * f.network_latency_ms + 1e6 * f.batch_size * f.element_kb / f.network_mb_s if f.workers else 0.0
+        work_ns = 1e6 * f.batch_size * f.cpu_ms_per_image / cores * (_SLOW if m < f.slow_makers else 1.0)
         total = f.accelerators * self.steps
         quota = total // f.makers + (m < total % f.makers) if self.fixed else total
-        read, unsent, kept = [0], [0], [0]
-        ahead = _READY if f.workers else _READY * self.needs[m]
-        to_read, to_work, to_send = [], [], []
+        read, made, unsent = _Buffer(self.clock, ahead), _Buffer(self.clock, ahead), _Buffer(self.clock)
         unread, chance = iter(range(quota)), random.Random(f"{self.seed} {m}").random
-        pool = 0 if f.workers else m
 
         def reading() -> Process:
             for _ in unread:
-                while read[0] >= ahead:
-                    yield WAIT, to_read
-                if alone > shared:
+                yield from read.has_room()
+                if self.read_ns > self.stored_ns:
                     # Reads of equal length would stay in step for ever, and ask the storage all at once.
-                    yield SLEEP, (alone - shared) * (0.5 + chance())
-                if shared:
-                    yield MOVE, shared
-                read[0] += 1
-                self.clock.wake(to_work)
+                    yield SLEEP, (self.read_ns - self.stored_ns) * (0.5 + chance())
+                if self.stored_ns:
+                    yield MOVE, self.stored_ns
+                read.put()
 
         def working() -> Process:
             for _ in range(quota):
-                while not read[0] or kept[0] >= ahead:
-                    yield WAIT, to_work
-                read[0] -= 1
-                self.clock.wake(to_read)
-                yield SLEEP, work
-                self.worked += work
-                kept[0] += 1  # until a host takes it
-                unsent[0] += 1
-                self.clock.wake(to_send)
+                yield from made.has_room()
+                yield from read.take()
+                yield SLEEP, work_ns
+                self.worked += work_ns
+                made.put()  # until a host takes it
+                unsent.put()
 
         def sending() -> Process:
             for _ in range(quota):
-                while not unsent[0]:
-                    yield WAIT, to_send
-                if send:
-                    yield SLEEP, send
-                unsent[0] -= 1
-                self.pools[pool].append((kept, to_work))
-                if self.asking[pool]:
-                    self.clock.ready.append(self.asking[pool].popleft())
+                yield from unsent.take()
+                if f.workers:
+                    yield SLEEP, 1e6 * _LATENCY_MS + self.sent_ns
+                host.pool.append(made)
+                if host.asking:
+                    self.clock.ready.append(host.asking.popleft())
 
-        return iter((*(reading() for _ in range(_READY)), working(), sending()))
+        return (*(reading() for _ in range(_READY)), working(), sending())
 
-    def host(self, h: int) -> Iterator[Process]:
-        """Yield the two processes of a host: it asks for batches as long as there is room, and its link brings them."""
-        f, need = self.fleet, self.needs[h]
-        pool = 0 if f.workers else h
-        receive = 1e6 * f.batch_size * f.element_kb / f.network_mb_s if f.workers else 0.0
-        room, asking = self.pools[pool], self.asking[pool]
-        given, coming, link = [0], [0], []
-        self.given[h] = given
-
-        def ask() -> Process:
-            while True:
-                while given[0] >= need * min(_READY, self.steps - self.taken):
-                    yield WAIT, self.receivers[h]
-                while not room:
-                    yield WAIT, asking
-                kept, maker = room.popleft()
-                kept[0] -= 1
-                self.clock.wake(maker)
-                given[0] += 1
-                coming[0] += 1
-                self.clock.wake(link)
-
-        def bring() -> Process:
-            while True:
-                while not coming[0]:
-                    yield WAIT, link
-                if receive:
-                    yield SLEEP, receive
-                coming[0] -= 1
-                self.held[h] += 1
-                if self.held[h] == need:
-                    self.unready -= 1
-                    if not self.unready:
-                        self.clock.wake(self.trainer)
-
-        return iter((ask(), bring()))
+    def host(self, host: _Host) -> Process:
+        """Take batches as long as there is room, one after the other: the link of the host brings them."""
+        while True:
+            while host.held >= host.need * min(_READY, self.steps - self.taken):
+                yield WAIT, host.waits
+            while not host.pool:
+                yield WAIT, host.asking
+            host.pool.popleft().remove()
+            if self.sent_ns:
+                yield SLEEP, self.sent_ns
+            host.held += 1
+            if host.held == host.need:
+                self.unready -= 1
+                if not self.unready:
+                    self.clock.wake(self.trainer)
 
     def train(self) -> Process:
         """Step on all accelerators at once, as soon as each has a batch."""
@@ -261,11 +263,10 @@ class _FleetJob:
             while self.unready:
                 yield WAIT, self.trainer
             self.taken += 1
-            for h, need in enumerate(self.needs):
-                self.held[h] -= need
-                self.given[h][0] -= need
-                self.unready += self.held[h] < need
-                self.clock.wake(self.receivers[h])
+            for host in self.hosts:
+                host.held -= host.need
+                self.unready += host.held < host.need
+                self.clock.wake(host.waits)
             yield SLEEP, float(length)
             self.ends.append(self.clock.now)
 
@@ -428,7 +429,7 @@ class Simulated(Answer):
         """What the simulation takes for granted, a sentence each."""
         s = self.setting
         makers = f"{s.workers:,} workers of {s.worker_cores:g} cores" if s.workers else "The cores of the hosts"
-        some = f", {s.slow_makers:,} of the {s.makers:,} machines in {s.slow_factor:g} times the time"
+        some = f", {s.slow_makers:,} of the {s.makers:,} machines in {_SLOW:g} times the time"
         slow = some if s.slow_makers else ""
         return (
             f"{makers} prepare{slow}; each machine reads, works and sends at the same time, {_READY} batches ahead.",
