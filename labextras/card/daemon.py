@@ -18,7 +18,7 @@ import struct
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -28,6 +28,7 @@ from labextras.card import process, protocol, shards
 from labextras.card.protocol import Code, MessageError, Op, Recipe, Refused, Request
 from labextras.card.root import Root
 from labextras.card.worker import Worker, counter
+from labkit.common import processes
 from labkit.sources import framing
 
 #: Seconds that a client may take to receive one reply; then the connection is closed.
@@ -203,16 +204,18 @@ def accept(server: Server, listener: socket.socket) -> None:
 # -- start and end ----------------------------------------------------------------
 
 
-def run(place: Path, settings: dict[str, Any]) -> None:
+def run(place: Path, link: Connection) -> None:
     """Run a card until the process gets a signal to end. Does not return.
 
     Parameters
     ----------
     place : path
         Of its socket and its lock, without their endings: the name of the card, in the folder of all cards.
-    settings : dict
-        ``root``, ``device`` (part of a name, or None), ``parent`` (a process to end with, or None).
+    link : Connection
+        Brings the settings: ``root``, ``device`` (part of a name, or None), ``keeper`` (whether the card ends with its
+        parent). Takes True when the card serves.
     """
+    settings = link.recv()
     # A process that only looks whether a card holds the lock releases it at once.
     lock = process.take(f"{place}.lock", timeout_s=1)
     if lock is None:
@@ -233,25 +236,13 @@ def run(place: Path, settings: dict[str, Any]) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: leave())
-    if settings["parent"] is not None:
-        threading.Thread(target=leave_with_parent, args=(settings["parent"], leave), name="parent", daemon=True).start()
+    if settings["keeper"]:
+        processes.leave_with_parent(leave)
     try:
-        serve(settings, place, socket_lock)
+        serve(settings, place, socket_lock, link)
     except Exception as error:
         print(" ".join(str(error).split()) or type(error).__name__, file=sys.stderr, flush=True)
         leave(1)
-
-
-def leave_with_parent(parent: int, leave: Callable[[], None]) -> None:
-    """Call `leave` when the parent of this process has ended: then this process has another parent.
-
-    The signal of Linux for that, PR_SET_PDEATHSIG, is not used, because it comes once for every *thread* of a parent
-    that is killed. LLVM, which compiles kernels here, may have replaced our signal handlers by its own, and these are
-    reset to the default as soon as one of them runs. Then the second signal would end this process at once.
-    """
-    while os.getppid() == parent:
-        time.sleep(0.1)
-    leave()
 
 
 def check_worker(worker: Worker) -> None:
@@ -263,8 +254,8 @@ def check_worker(worker: Worker) -> None:
     worker.submit(file.getvalue(), Recipe(224)).result()
 
 
-def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
-    """Take the device, open the socket while `socket_lock` is held, and answer for ever."""
+def serve(settings: dict[str, Any], place: Path, socket_lock: Any, link: Connection) -> None:
+    """Take the device, open the socket while `socket_lock` is held, say so, and answer for ever."""
     root = Root(settings["root"])
 
     from labextras.offload.opencl import drivers
@@ -291,8 +282,9 @@ def serve(settings: dict[str, Any], place: Path, socket_lock: Any) -> None:
             listener.bind(aside)
             listener.listen(256)
             os.replace(aside, f"{place}.sock")
+        link.send(True)
         accept(server, listener)
 
 
 if __name__ == "__main__":
-    run(Path(sys.argv[3]), Connection(int(sys.argv[1])).recv())
+    run(Path(sys.argv[3]), processes.link_to_parent(None))

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import stat
-import subprocess
 import tempfile
 import time
 import weakref
@@ -77,17 +76,17 @@ def folder() -> Path:
         If it belongs to somebody else, or cannot be made.
     """
     name = f"labkit-{os.getuid()}"
+    longest = _SOCKET_LIMIT - len(f"/{name}/.sock") - 32
     if given := os.environ.get("LABKIT_CARDS"):
-        places = [expanded("LABKIT_CARDS", given).absolute() / name]
+        place = expanded("LABKIT_CARDS", given).absolute()
+        if len(os.fsencode(place)) > longest:
+            raise ValueError(
+                f"{place} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}"
+            )
     else:
-        bases = [os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp"]
-        places = [Path(base) / name for base in bases if base and os.access(base, os.W_OK | os.X_OK)]
-    longest = _SOCKET_LIMIT - len("/.sock") - 32
-    place = next((place for place in places if len(os.fsencode(place)) <= longest), None)
-    if place is None:
-        shown = places[0] if places else "the folder for temporary files"
-        longest -= len(f"/{name}")
-        raise ValueError(f"{shown} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}")
+        places = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]
+        place = next(Path(one) for one in places if 0 < len(os.fsencode(one)) <= longest and os.access(one, os.W_OK))
+    place /= name
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = place.lstat()
@@ -195,8 +194,8 @@ def _status(name: str, timeout_s: float = 20) -> Running:
 
 def start(
     root: str | os.PathLike[str], name: str = "card0", device: str | None = None, *, keeper: bool = False
-) -> subprocess.Popen[bytes]:
-    """Start a card and return its process when it answers.
+) -> processes.Child:
+    """Start a card and return its process when it serves.
 
     Parameters
     ----------
@@ -226,33 +225,17 @@ def start(
         )
     # A socket that a killed card left stays until the new one takes its place: readers of that card wait.
     os.close(lock)
-    parent = os.getpid() if keeper else None
-    settings = {"root": served, "device": device, "parent": parent}
-    with tempfile.TemporaryFile() as log:
-        child, link = processes.linked("labextras.card.daemon", str(place / name), log=log)
-        try:
-            with link, contextlib.suppress(OSError):  # of a process that has ended already, its log says why
-                link.send(settings)
-            if not _answers(child, name):
-                late = child.poll() is None
-                why = f"it is not ready after {START_TIMEOUT_S} s" if late else processes.last_line(log)
-                raise RuntimeError(f"the card {name} did not start: {why}")
-        except BaseException:
-            processes.ended(child, 0)
-            sweep(name)
-            raise
+    try:
+        child = processes.Child(
+            "labextras.card.daemon", str(place / name), polite_s=STOP_TIMEOUT_S, outlives=not keeper
+        )
+        child.ask({"root": served, "device": device, "keeper": keeper}, START_TIMEOUT_S)
+    except BaseException as error:  # the stop button, too
+        sweep(name)
+        if isinstance(error, processes.ChildError):
+            raise RuntimeError(f"the card {name} did not start: {error}") from None
+        raise
     return child
-
-
-def _answers(child: subprocess.Popen[bytes], name: str) -> bool:
-    """Wait until this child is the card of a name and answers; False where it ends before or takes too long."""
-    until = time.monotonic() + START_TIMEOUT_S
-    while child.poll() is None and time.monotonic() < until:
-        with contextlib.suppress(*NO_STATUS):
-            if _status(name).pid == child.pid:
-                return True
-        time.sleep(0.02)
-    return False
 
 
 def stop(name: str = "card0") -> None:
@@ -304,7 +287,7 @@ class Card:
     def __init__(self, root: str | os.PathLike[str], name: str = "card0", device: str | None = None) -> None:
         self.name, self.root, self.device = protocol.check_card(name), expanded("root", root).absolute(), device
         Root(root)
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: processes.Child | None = None
         self._finalizer: Any = None
 
     def __repr__(self) -> str:
@@ -322,12 +305,12 @@ class Card:
     @property
     def running(self) -> bool:
         """Whether its process lives."""
-        return self._child is not None and self._child.poll() is None
+        return self._child is not None and self._child.running
 
     @property
     def pid(self) -> int | None:
         """The number of its process; None where it does not run."""
-        return self._child.pid if self.running else None
+        return self._child.process.pid if self.running else None
 
     def start(self) -> Card:
         """Start the card, also after its process was killed; see `labextras.card.start` for what can go wrong."""
@@ -348,7 +331,6 @@ class Card:
         """Kill its process at once (SIGKILL), as a crash or a power cut would: its socket stays behind."""
         if self.running:
             self._child.kill()
-            self._child.wait()
 
     def status(self) -> Running:
         """Return facts and counts of the card.
@@ -378,10 +360,11 @@ class Card:
         return protocol.uri(self.name, protocol.below(self.root, path), **parameters)
 
 
-def _stop_child(child: subprocess.Popen[bytes], name: str, owner: int) -> None:
+def _stop_child(child: processes.Child, name: str, owner: int) -> None:
     """Stop a child that is a card, and remove what it may have left; a fork of this process leaves it alone."""
-    if not processes.stop(child, owner, STOP_TIMEOUT_S):
+    if os.getpid() != owner:
         return
+    child.end()
     with contextlib.suppress(OSError):
         sweep(name)
     for call in on_stop:

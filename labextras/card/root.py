@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fnmatch
 import os
 import re
 import stat
@@ -126,7 +127,7 @@ class Root:
         """
         found = [""]
         for part in (part for part in pattern.split("/") if part not in ("", ".")):
-            wanted = matcher(part) if re.search(r"(?<!\\)[*?\[]", part) else None
+            wanted = _matcher(part) if re.search(r"(?<!\\)[*?\[]", part) else None
             plain, after = re.sub(r"\\(.)", r"\1", part), []
             for base in found:
                 join = f"{base}/" if base else ""
@@ -168,29 +169,12 @@ def _within(real: str, folder: str) -> bool:
     return real == folder or real.startswith(os.path.join(folder, ""))
 
 
-#: The tokens of a pattern: a character behind a backslash, a set in brackets that is not empty, any character.
-_TOKEN = re.compile(r"\\.|\[[!^]?.[^]]*]|.", re.DOTALL)
+def _matcher(part: str) -> re.Pattern[str]:
+    """Return the regular expression for one part of a pattern, written as Python's `fnmatch` has it."""
 
+    def as_python(found: re.Match[str]) -> str:
+        if found[0] == "[^":
+            return "[!"
+        return f"[{found[1]}]" if found[1] in "*?[" else found[1]
 
-def matcher(part: str) -> re.Pattern[str]:
-    """Return the regular expression for one part of a pattern.
-
-    Raises
-    ------
-    Refused
-        If a bracket is not closed, or a range runs backwards.
-    """
-    text = ""
-    for token in _TOKEN.findall(part):
-        if token == "[":
-            raise Refused(Code.INVALID_ARGUMENT, f"the pattern {part!r} has a [ without a ]")
-        if token[0] == "[":
-            others = token[1] in "!^"
-            inside = re.sub(r"([\\\[\]^&~|])", r"\\\1", token[1 + others : -1])
-            text += f"[{'^' * others}{inside}]"
-        else:
-            text += {"*": ".*", "?": "."}.get(token, re.escape(token[-1]))
-    try:
-        return re.compile(rf"(?s:{text})\Z")
-    except re.error:
-        raise Refused(Code.INVALID_ARGUMENT, f"the pattern {part!r} has a range that runs backwards") from None
+    return re.compile(fnmatch.translate(re.sub(r"\\(.)|\[\^", as_python, part, flags=re.DOTALL)))

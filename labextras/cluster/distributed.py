@@ -10,20 +10,19 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from concurrent import futures
 from dataclasses import dataclass, replace
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any
 
-from labextras.cluster import wire
+from labextras.cluster import network
 from labextras.cluster.elements import ClusterError
-from labextras.cluster.fork_server import Forked, ForkServer, kill_group
+from labextras.cluster.fork_server import GONE, Forked, ForkServer
 from labextras.cluster.program import Outcome, needs, pack
-from labextras.cluster.tf_data_service import Death
+from labextras.cluster.servers import Death
 from labkit.common.errors import error_text
 from labkit.common.numbers import number, whole
-from labkit.common.processes import result_of
+from labkit.common.processes import apart
 from labkit.timeline.trace import Thread, Trace
 
 #: More processes than this are a mistake: each holds some 300 MB, and all of them share the cores of this machine.
@@ -95,17 +94,10 @@ class Processes:
     """What `processes` returns: processes of this machine in which programs run."""
 
     def __init__(self, count: int) -> None:
-        self.count, self._stop, self._closed = count, None, False
+        self.count, self._closed = count, False
         self._warned: list[str] = []
         self._runs = threading.Lock()
-        # Linux ends the children with the thread that began them: one that lives as long as this object.
-        self._thread = futures.ThreadPoolExecutor(1, "labkit processes")
-        try:
-            self._fork_server: ForkServer | None = None
-            self._fork_server = result_of(self._thread.submit(ForkServer))
-        except BaseException:
-            self.close()
-            raise
+        self._fork_server = ForkServer()
 
     def __enter__(self) -> Processes:
         """Return this object."""
@@ -117,12 +109,8 @@ class Processes:
 
     def close(self) -> None:
         """End all that was started."""
-        closed, self._closed = self._closed, True
-        if not closed:
-            self._end()
-            if self._fork_server is not None:
-                self._fork_server.close()
-        self._thread.shutdown()
+        self._closed = True
+        self._fork_server.close()
 
     def run(
         self,
@@ -180,17 +168,14 @@ class Processes:
             job = {"program": packed, "folder": os.getcwd(), "path": sys.path}
         except OSError as error:
             raise ClusterError("the folder in which programs run is gone: choose another one with os.chdir") from error
-        mine = False
+        if not self._runs.acquire(blocking=False):
+            raise ClusterError(
+                "these processes run another program: wait for its end, or begin others with processes()"
+            )
         try:
-            mine = self._runs.acquire(blocking=False)
-            if not mine:
-                raise ClusterError(
-                    "these processes run another program: wait for its end, or begin others with processes()"
-                )
             return self._attempts(job, count, restarts, timeout_s)
         finally:
-            if mine:
-                self._runs.release()
+            self._runs.release()
 
     def _check_open(self) -> None:
         if self._closed:
@@ -215,27 +200,15 @@ class Processes:
         raise AssertionError("the last attempt returns or raises")
 
     def _started(self, *job: Any) -> tuple[dict[int, Outcome], list[Death], list[int]]:
-        """Do `_once` in the thread of the fork server: an interrupt ends the run, and cuts none of its messages."""
+        """Do `_once` in a thread of its own: an interrupt ends the run, and cuts no dialogue with the fork server."""
         printed: list[str] = []  # printed here, for a notebook shows what another thread prints below another cell
-        try:
-            stopped, self._stop = Pipe(duplex=False)
+        stopped, stop = Pipe(duplex=False)
+        with stopped, stop:
             try:
-                doing = self._thread.submit(self._once, *job, stopped, printed)
-            except RuntimeError:  # somebody has closed these processes meanwhile
-                self._check_open()
-                raise
-            return result_of(doing)
-        finally:
-            self._end()
-            for line in printed:
-                print(line)
-
-    def _end(self) -> None:
-        """End what runs, wherever an interrupt has left it."""
-        if self._stop is not None:
-            self._stop.close()
-        with contextlib.suppress(RuntimeError):  # it takes no more: somebody else waits for its end
-            result_of(self._thread.submit(int))  # what the thread was asked for before is over now
+                return apart(self._once, *job, stopped, printed, hurry=stop.close)
+            finally:
+                for line in printed:
+                    print(line)
 
     def _once(
         self, job: dict[str, Any], count: int, timeout_s: float, stopped: Connection, printed: list[str]
@@ -246,16 +219,16 @@ class Processes:
         warnings and errors of those who died.
         """
         self._warned = []
-        addresses = [f"localhost:{port}" for port in wire.free_ports(count)]
+        addresses = [f"localhost:{port}" for port in network.free_ports(count)]
         forked: dict[int, Forked] = {}
         logs: dict[int, list[IO[bytes]]] = {}
         outcomes: dict[int, Outcome] = {}
-        died: list[Death] = []
+        died: dict[int, float] = {}
         try:
             for index in range(count):
                 forked[index] = self._fork_server.fork("program", job | {"addresses": addresses, "number": index})
             for index, one in forked.items():
-                with contextlib.suppress(EOFError, OSError, RuntimeError):  # it has died already
+                with contextlib.suppress(*GONE, RuntimeError):  # it has died already
                     for _ in range(2):
                         logs.setdefault(index, []).append(open(reduction.recv_handle(one.connection), "rb"))
             waiting, deadline = dict(forked), None
@@ -265,30 +238,22 @@ class Processes:
                 if not ready or stopped in ready:
                     break
                 for index in [n for n, one in waiting.items() if one.connection in ready]:
-                    one = waiting.pop(index)
                     try:
-                        outcomes[index] = one.connection.recv()
-                    except (EOFError, OSError):
-                        kill_group(one.pid)
-                        how = self._fork_server.how_it_ended(one.pid)
-                        died.append(Death(f"process {index}", addresses[index], time.time(), how))
+                        outcomes[index] = waiting.pop(index).connection.recv()
+                    except GONE:
+                        died[index] = time.time()
                 deadline = deadline or time.monotonic() + timeout_s
-            return outcomes, died, sorted(waiting)
         except OSError as error:
             raise ClusterError(f"a process cannot start: {error.strerror or error}") from error
         finally:
-            stopped.close()
-            dead = {death.name for death in died}
-            for index, one in forked.items():
-                one.connection.close()
-                if f"process {index}" not in dead:
-                    kill_group(one.pid)
-                    self._fork_server.how_it_ended(one.pid)
+            ends = {index: self._fork_server.end(one) for index, one in forked.items()}
             for index, files in logs.items():
                 lines = [_lines(index, log) for log in files]
                 printed += lines[0]
-                if f"process {index}" in dead:
+                if index in died:
                     self._warned += itertools.chain(*lines[1:])
+        deaths = [Death(f"process {index}", addresses[index], at_s, ends[index]) for index, at_s in died.items()]
+        return outcomes, deaths, sorted(waiting)
 
 
 def _lines(index: int, log: IO[bytes]) -> list[str]:

@@ -1,7 +1,7 @@
 """One process that imports TensorFlow once and is forked for every server, so that each starts in well under a second.
 
 The notebook's own process cannot be forked, because TensorFlow has threads there. The fork server only imports, so it
-has no threads. It ends with the thread that started it, and its children end with it, even if one of them is killed.
+has no threads. It ends with the notebook, and its children end with it, even if one of them is killed.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import traceback
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
@@ -33,6 +34,9 @@ _ERRORS = (
 #: How a child ended whose parent has ended, too, so that the exit status is lost.
 UNKNOWN_END = "its parent was killed, too"
 
+#: What a connection raises whose other end is gone.
+GONE = (EOFError, OSError)
+
 
 class Forked(NamedTuple):
     """A child: its process number, and the connection on which it takes commands; end of file is its end."""
@@ -44,8 +48,6 @@ class Forked(NamedTuple):
 class ForkServer:
     """The parent's end of the process that is forked.
 
-    Start it in a thread that runs for as long as the children are needed: Linux ends them with that thread.
-
     Parameters
     ----------
     folder : path, optional
@@ -53,8 +55,9 @@ class ForkServer:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self._log = tempfile.TemporaryFile()
-        self.process, self._connection = processes.linked(__name__, str(folder or ""), log=self._log)
+        self._folder = folder
+        self._child = processes.Child(__name__, str(folder or ""), polite_s=5)
+        self._dialogue = threading.Lock()
 
     def fork(self, role: str, settings: dict[str, Any]) -> Forked:
         """Fork a child: a ``program``, see `program.run`, or a server, see `labextras.cluster.server`.
@@ -65,37 +68,43 @@ class ForkServer:
             If the fork server has ended, or the system has no process or no memory for another child.
         """
         try:
-            self._connection.send((role, settings))
-            pid = self._connection.recv()
-        except (EOFError, ConnectionError):
+            with self._dialogue:
+                if isinstance(pid := self._asked(role, settings), int):
+                    return Forked(pid, Connection(reduction.recv_handle(self._child.link)))
+        except GONE:
             raise OSError(f"the process that starts servers is gone; it said: {self.error_line()}") from None
-        if isinstance(pid, OSError):
-            raise pid
-        return Forked(pid, Connection(reduction.recv_handle(self._connection)))
+        raise pid
 
-    def how_it_ended(self, pid: int) -> str:
-        """Return how a child ended, in words; it must have ended, or be about to."""
-        try:
-            self._connection.send(("ended", pid))
-            status = self._connection.recv()
-        except (EOFError, OSError):
-            return UNKNOWN_END
-        return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    def end(self, child: Forked) -> str:
+        """Kill what is left of a child and of all that it has started, and return how it ended, in words."""
+        kill_group(child.pid)
+        child.connection.close()
+        with contextlib.suppress(*GONE), self._dialogue:
+            status = self._asked("ended", child.pid)
+            return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+        return UNKNOWN_END
+
+    def _asked(self, *message: Any) -> Any:
+        self._child.link.send(message)
+        return self._child.link.recv()
 
     def error_line(self) -> str:
         """Return the line that explains an error best, from the last output of the fork server and its children."""
-        self._log.seek(max(0, self._log.seek(0, os.SEEK_END) - 4_000))
-        lines = [line for line in self._log.read().decode(errors="replace").splitlines() if line.strip()]
+        log = self._child.log
+        if log.closed:
+            return "nothing"
+        log.seek(max(0, log.seek(0, os.SEEK_END) - 4_000))
+        lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
         for pattern in _ERRORS:
             lines = [line for line in lines if re.search(pattern, line)] or lines
         return re.sub(r"^[EF]\d{4} \S+ +\d+ \S+\] ", "", lines[-1])[:300] if lines else "nothing"
 
     def close(self) -> None:
-        """End the fork server, and with it all children."""
-        self._connection.close()
-        self.process.kill()
-        self.process.wait()
-        self._log.close()
+        """End the fork server, and with it all children and its folder."""
+        with self._dialogue:
+            self._child.end()
+        if self._folder is not None:  # where it has ended before it was told to
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def kill_group(child: int) -> None:
@@ -105,9 +114,13 @@ def kill_group(child: int) -> None:
             kill(child, signal.SIGKILL)
 
 
-def main(descriptor: int, parent: int, folder: str) -> None:
-    """Fork a child for each request, until the parent closes its end or dies; then remove `folder`."""
+# -- in the fork server ---------------------------------------------------------------------
+
+
+def main() -> None:
+    """Fork a child for each request, until the parent closes its end or dies; then remove the folder."""
     children: set[int] = set()
+    folder = sys.argv[3]
 
     def leave(*_: object) -> None:
         for child in children:
@@ -117,57 +130,61 @@ def main(descriptor: int, parent: int, folder: str) -> None:
         os._exit(0)
 
     signal.signal(signal.SIGTERM, leave)
-    processes.die_with_parent(parent, signal.SIGTERM)
+    link = processes.link_to_parent(signal.SIGTERM)
     if folder:
         os.mkdir(folder, 0o700)  # not before: from here on, the end of the parent removes it
         tempfile.tempdir = folder  # of all children, which may be killed while they record
-    connection = Connection(descriptor)
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # input pipelines run on processors, and GPU memory is for training
     with importing():  # here, once, for all children: no search for garbage writes to the pages that they share
-        for name in ("tensorflow", "labkit.recording.tfdata.driver"):
+        for name in ("tensorflow", "labkit.recording.tfdata.driver", "labextras.cluster.program"):
             importlib.import_module(name)
-        from labextras.cluster import program, server
-
-    me = os.getpid()
-    with contextlib.suppress(EOFError, OSError):
+        importlib.import_module("labextras.cluster.server")
+    with contextlib.suppress(*GONE):
         while True:
-            what, message = connection.recv()
+            what, message = link.recv()
             if what == "ended":
-                connection.send(os.waitstatus_to_exitcode(os.waitpid(message, 0)[1]))
+                link.send(os.waitstatus_to_exitcode(os.waitpid(message, 0)[1]))
                 children.discard(message)
                 continue
             ours, theirs = socket.socketpair()
-            try:
-                pid = os.fork()
-            except OSError as error:
-                connection.send(error)
-                ours.close()
-                theirs.close()
-                continue
-            if pid == 0:
+            with ours, theirs:
+                me = os.getpid()
                 try:
-                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                    pid = os.fork()
+                except OSError as error:
+                    link.send(error)
+                    continue
+                if pid == 0:
                     ours.close()
-                    connection.close()
-                    processes.die_with_parent(me)
-                    os.setpgid(0, 0)  # what it starts belongs to its group, and ends with it
-                    if what == "program":
-                        program.run(message, Connection(theirs.detach()))
-                    else:
-                        server.serve(what, message, Connection(theirs.detach()))
-                    os._exit(0)
-                except EOFError:  # the notebook has ended
-                    os._exit(0)
-                except BaseException:  # the error of a child must not end the fork server, and with it all others
-                    traceback.print_exc()
-                    os._exit(1)
-            theirs.close()
-            children.add(pid)
-            connection.send(pid)
-            reduction.send_handle(connection, ours.fileno(), parent)
-            ours.close()
+                    link.close()
+                    _be(what, message, Connection(theirs.detach()), me)
+                children.add(pid)
+                link.send(pid)
+                reduction.send_handle(link, ours.fileno(), os.getppid())
     leave()
 
 
+def _be(role: str, settings: dict[str, Any], connection: Connection, parent: int) -> None:
+    """Be a child, to its end: its error must not end the fork server, and with it all others. Does not return."""
+    from labextras.cluster import program, server
+
+    status = 1
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        processes.die_with_parent(parent)
+        os.setpgid(0, 0)  # what it starts belongs to its group, and ends with it
+        if role == "program":
+            program.run(settings, connection)
+        else:
+            server.serve(role, settings, connection)
+        status = 0
+    except EOFError:  # the notebook has ended
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
+
+
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])
+    main()

@@ -12,16 +12,11 @@ import os
 import re
 import socket
 import socketserver
-import subprocess
-import sys
-import tempfile
 import threading
 import time
-import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from http.server import BaseHTTPRequestHandler
-from multiprocessing import connection
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -99,7 +94,7 @@ class ObjectStore:
         for content in self._objects.values():
             if not isinstance(content, bytes) and not Path(content).is_file():
                 raise FileNotFoundError(f"{content} is not there, or no file; allowed: files and bytes")
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: processes.Child | None = None
         self._port = 0
 
     def __repr__(self) -> str:
@@ -123,30 +118,18 @@ class ObjectStore:
     def __enter__(self) -> ObjectStore:
         """Start the server; it is ready when this returns."""
         held = {n: c if isinstance(c, bytes) else Path(c).absolute() for n, c in self._objects.items()}
-        with tempfile.TemporaryFile() as log:
-            child, link = processes.linked("labextras.extract.object_store", log=log)
-            try:
-                with link:
-                    processes.received(link, START_TIMEOUT_S)
-                    link.send((held, self.delay_ms / 1e3, self.faults))
-                    self._port = processes.received(link, START_TIMEOUT_S)
-            except TimeoutError as error:
-                processes.ended(child, 0)
-                raise ObjectError(f"the object store did not start: {error}") from None
-            except (EOFError, ConnectionError):
-                processes.ended(child, _STOP_S)
-                raise ObjectError(f"the object store did not start: {processes.last_line(log)}") from None
-            except BaseException:
-                processes.ended(child, 0)
-                raise
+        child = processes.Child("labextras.extract.object_store", polite_s=_STOP_S)
+        try:
+            child.answer(START_TIMEOUT_S)
+            self._port = child.ask((held, self.delay_ms / 1e3, self.faults), START_TIMEOUT_S)
+        except processes.ChildError as error:
+            raise ObjectError(f"the object store did not start: {error}") from None
         self._child = child
-        # Also without __exit__: at the end of this process, and when this object is no longer referenced.
-        self._end = weakref.finalize(self, processes.stop, child, os.getpid(), _STOP_S)
         return self
 
     def __exit__(self, *_: Any) -> None:
         """Stop the server."""
-        self._end()
+        self._child.end()
         self._child = None
 
 
@@ -364,20 +347,16 @@ class _Objects(socketserver.ThreadingTCPServer):
         """Pass over it: a reader that goes away is no fault."""
 
 
-def _serve(handle: int, parent: int) -> None:
+def _serve() -> None:
     """Serve until the parent ends."""
-    processes.die_with_parent(parent)
-    with connection.Connection(handle) as link:
+    processes.leave_with_parent(lambda: os._exit(0))
+    with processes.link_to_parent() as link:
         link.send("ready")
         server = _Objects(*link.recv())
         link.send(server.server_address[1])
     with server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        with contextlib.suppress(KeyboardInterrupt):
-            while os.getppid() == parent:  # where no signal tells of its end
-                time.sleep(0.1)
-    os._exit(0)
+        server.serve_forever()
 
 
 if __name__ == "__main__":
-    _serve(int(sys.argv[1]), int(sys.argv[2]))
+    _serve()

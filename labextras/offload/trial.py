@@ -8,14 +8,11 @@ memory, so no pickled object of it is loaded.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import importlib.util
 import json
-import os
 import re
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -129,8 +126,7 @@ def try_kernel(
         "device": None if device is None else [device.platform, device.name, device.owner],
     }
     with _lock:
-        # A child ends with the thread that started it: that is no fault of this kernel.
-        return _child().run(job, arrays, limit_s) or _child().run(job, arrays, limit_s, again=True)
+        return _child().run(job, arrays, limit_s)
 
 
 def _array(place: int, value: Any) -> np.ndarray:
@@ -167,67 +163,48 @@ def receive(sender: connection.Connection) -> tuple[dict[str, Any], list[np.ndar
     return message, arrays
 
 
-class _Child:
-    """A fresh interpreter that waits for kernels; everything that it prints goes into a file."""
+class _Trier(processes.Child):
+    """A fresh interpreter that waits for kernels."""
 
     def __init__(self) -> None:
         drivers.prepare()
-        self.log = tempfile.TemporaryFile()
-        self.owner = os.getpid()
         self.ready = False
-        self.process, self.connection = processes.linked("labextras.offload.trial_child", log=self.log)
+        super().__init__("labextras.offload.trial_child")
 
-    def usable(self) -> bool:
-        """Return True if this process started the child, and the child still runs."""
-        return self.owner == os.getpid() and self.process.poll() is None
-
-    def run(self, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float, again: bool = False) -> Tried | None:
-        """Do a job in the child; this returns soon after its deadline, even if the kernel never ends.
-
-        None if the child was killed from outside, and this is not the second try, `again`.
-        """
+    def run(self, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float) -> Tried:
+        """Do a job in the child; this returns soon after its deadline, even if the kernel never ends."""
         self.log.seek(0)
         self.log.truncate()
         late = threading.Event()
-        limit = threading.Timer(max(0.0, job["deadline"] - time.monotonic()), lambda: (late.set(), self.end()))
+        limit = threading.Timer(max(0.0, job["deadline"] - time.monotonic()), lambda: (late.set(), self.kill()))
         limit.start()
         stage = "start"
         # The process ends, or what it sends is no message any more, after a kernel has overwritten it.
         with contextlib.suppress(Exception):
             try:
                 if not self.ready:
-                    receive(self.connection)
+                    receive(self.link)
                 self.ready, stage = True, "copy"
-                send(self.connection, job, arrays)
+                send(self.link, job, arrays)
                 while stage != "done":
-                    answer, outputs = receive(self.connection)
+                    answer, outputs = receive(self.link)
                     stage = answer["stage"]
             finally:  # also where the reader interrupts: the kernel cannot be left running
                 limit.cancel()
                 if stage != "done":
-                    self.end()
+                    self.kill()
         self.log.seek(0)
         printed = self.log.read(LOG_BYTES).decode(errors="replace").strip()
         if stage != "done" and late.is_set():
             return Tried(False, _late(stage, job, arrays, limit_s), log=printed)
         if stage != "done":
-            code = self.process.returncode
-            killed = code == -signal.SIGKILL and not again
-            return None if killed else Tried(False, _crashed(code, stage, job), log=printed)
+            return Tried(False, _crashed(self.process.returncode, stage, job), log=printed)
         if answer["retire"]:
-            self.end()
+            self.kill()
         spans = [Span(*row) for row in answer["spans"]]
         trace = Trace.from_spans(spans, {span.thread: "device" for span in spans}, **answer["run"]) if spans else None
         log = "\n".join(filter(None, (answer["log"], printed)))[:LOG_BYTES]
         return Tried(answer["ok"], answer["text"], dict(zip(answer["outputs"], outputs, strict=True)), log, trace)
-
-    def end(self) -> None:
-        """Kill it with all that it started."""
-        if self.owner != os.getpid():
-            return
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
 
 
 #: The usual reason for a signal.
@@ -288,19 +265,13 @@ def _recursive(code: str) -> bool:
 
 
 _lock = threading.Lock()
-_kept: list[_Child] = []
+_kept: list[_Trier] = []
 
 
-def _child() -> _Child:
+def _child() -> _Trier:
     """Return the child that is kept, or a new one."""
-    if _kept and not _kept[0].usable():
-        _stop()
-    if not _kept:
-        _kept.append(_Child())
+    if not (_kept and _kept[0].running):
+        while _kept:
+            _kept.pop().end()
+        _kept.append(_Trier())
     return _kept[0]
-
-
-@atexit.register
-def _stop() -> None:
-    while _kept:
-        _kept.pop().end()

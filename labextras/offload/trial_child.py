@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import lru_cache
-from multiprocessing import connection
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from labextras.offload.opencl import drivers
 from labextras.offload.opencl.devices import devices
 from labextras.offload.opencl.engine import BuildError, Engine
 from labextras.offload.trial import receive, send
-from labkit.common.processes import die_with_parent
+from labkit.common.processes import link_to_parent
 
 #: Bytes before and after each array, in which a near miss is found; a multiple of every device's alignment.
 GUARD_BYTES = 1 << 16
@@ -284,22 +283,13 @@ def attempt(job: dict[str, Any], given: Sequence[np.ndarray], stage: Stage) -> t
     return answer, list(outputs.values())
 
 
-def main(handle: int, parent: int) -> None:
-    """Serve until the parent is gone.
-
-    Parameters
-    ----------
-    handle : int
-        The end of the connection that is this process' own.
-    parent : int
-        The process number of the parent.
-    """
-    die_with_parent(parent)
+def main() -> None:
+    """Serve until the parent is gone."""
+    own = link_to_parent()
     # Write no memory to disk after a crash, and no endless file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_PRINTED_BYTES, _PRINTED_BYTES))
     drivers.prepare(alone=True)
-    own = connection.Connection(handle)
 
     def stage(name: str) -> None:
         send(own, {"stage": name})
@@ -328,4 +318,4 @@ def main(handle: int, parent: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main()

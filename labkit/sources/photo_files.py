@@ -17,9 +17,7 @@ import itertools
 import os
 import re
 import shutil
-import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -29,7 +27,7 @@ from typing import Any, NamedTuple
 
 from labkit.common import shipped
 from labkit.common.environment import cores
-from labkit.common.processes import ended, last_line, linked
+from labkit.common.processes import Child
 from labkit.common.progress import fast, kind
 
 generator = shipped.module("data/lab_photos", "generator")
@@ -187,17 +185,16 @@ def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, worke
     a reply and its line.
     """
     left = iter(indices)
-    painters: dict[connection.Connection, subprocess.Popen[bytes]] = {}
+    painters: dict[connection.Connection, Child] = {}
     busy: set[connection.Connection] = set()
-    with tempfile.TemporaryFile() as complaints, bar(len(indices), "photos", progress) as shown:
+    with bar(len(indices), "photos", progress) as shown:
         try:
             for index in itertools.islice(left, workers):
-                process, ours = linked(
-                    "labkit.sources.photo_files", str(place.resolve()), str(seed), log=complaints, env=_PAINTER_ENV
-                )
-                painters[ours] = process
-                ours.send(index)
-                busy.add(ours)
+                child = Child("labkit.sources.photo_files", str(place.resolve()), str(seed), env=_PAINTER_ENV)
+                painter = child.link
+                painters[painter] = child
+                painter.send(index)
+                busy.add(painter)
             while busy:
                 for painter in connection.wait(busy):
                     error = painter.recv()
@@ -209,12 +206,13 @@ def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, worke
                         painter.send(index)
                         busy.add(painter)
         except (EOFError, ConnectionError):
-            raise RuntimeError(f"a painting process ended early: {last_line(complaints)}") from None
+            raise RuntimeError(f"a painting process ended early: {painters[painter].last_words()}") from None
         finally:
             for painter in painters:  # each may finish its photo
                 painter.close()
-            for process in painters.values():
-                ended(process, 30)
+            for child in painters.values():
+                child.wait(30)
+                child.end()
 
 
 def sweep(place: Path, pattern: str) -> None:

@@ -32,8 +32,11 @@ COUNT = 24
 
 
 @pytest.fixture(autouse=True)
-def folder(monkeypatch):
-    """A place of its own for the sockets of each test, empty again at its end."""
+def folder(monkeypatch, request):
+    """A place of its own for the sockets of each test, empty again at its end; but for those that ask the same card."""
+    if "served" in request.fixturenames:
+        yield
+        return
     given = cards.room() / "c"
     monkeypatch.setenv("LABKIT_CARDS", str(given))
     place = given / f"labkit-{os.getuid()}"
@@ -53,6 +56,28 @@ def root(tmp_path_factory):
     (place / "damaged.jpg").write_bytes(cards.jpeg(1)[:-60])
     (place / "a.txt").write_text("words")
     return place
+
+
+@pytest.fixture(scope="module")
+def served(root):
+    """A card that several tests ask."""
+    given = cards.room()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_CARDS", str(given))
+        running = card.Card(root).start()
+    yield running, given
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_CARDS", str(given))
+        running.stop()
+    assert not cards.processes(given)
+    shutil.rmtree(given)
+
+
+@pytest.fixture
+def asked(served, monkeypatch):
+    """That card, for one test."""
+    monkeypatch.setenv("LABKIT_CARDS", str(served[1]))
+    return served[0]
 
 
 def command(*words):
@@ -99,23 +124,6 @@ def test_a_card_lives_as_long_as_its_block(root, folder):
 
 @pytest.mark.long
 @opencl
-def test_a_card_ends_with_its_block_when_that_fails(root):
-    running = card.Card(root)
-
-    def fail():
-        with running:
-            assert psutil.pid_exists(running.pid)
-            pids.append(running.pid)
-            raise KeyError("a mistake in the block")
-
-    pids = []
-    with pytest.raises(KeyError):
-        fail()
-    assert not psutil.pid_exists(*pids)
-
-
-@pytest.mark.long
-@opencl
 def test_a_name_is_taken_once(root):
     with card.Card(root) as running:
         words = rf"a card called card0 runs already \(process {running.pid}\): stop it with `labkit card stop card0`"
@@ -138,9 +146,11 @@ def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
         assert not running.running
         with pytest.raises(ConnectionRefusedError):
             read("a.txt")
-        running.start()
-        assert read("a.txt") == b"words"
-        running.kill()
+        for _ in range(2):
+            running.start()
+            assert read("a.txt") == b"words"
+            os.kill(running.pid, signal.SIGKILL)  # somebody else does it
+        until(lambda: not running.running, "the card to end")
         # Anybody who looks tidies up.
         assert card.status() == []
         assert cards.left(folder) == []
@@ -148,22 +158,13 @@ def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
 
 @pytest.mark.long
 @opencl
-def test_a_card_starts_at_once_after_somebody_else_killed_it(root):
-    with card.Card(root) as running:
-        for _ in range(3):
-            os.kill(running.pid, signal.SIGKILL)
-            running.start()
-            assert read("a.txt") == b"words"
-
-
-@pytest.mark.long
-@opencl
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_card_that_is_told_to_leave_removes_its_files_itself(root, folder, number):
     child = card.start(root)
     assert cards.left(folder) == ["card0.lock", "card0.sock"]
-    os.kill(child.pid, number)
-    assert child.wait(20) == 0
+    os.kill(child.process.pid, number)
+    assert child.process.wait(20) == 0
     assert cards.left(folder) == []
 
 
@@ -256,15 +257,14 @@ def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
 
 @pytest.mark.long
 @opencl
-def test_a_fork_that_ends_leaves_the_card_of_its_parent_alone(root):
-    with card.Card(root) as running:
-        pid = os.fork()
-        if pid == 0:
-            running.stop()
-            os._exit(0)
-        os.waitpid(pid, 0)
-        assert read("a.txt") == b"words"
-        assert running.running
+def test_a_fork_that_ends_leaves_the_card_of_its_parent_alone(asked):
+    pid = os.fork()
+    if pid == 0:
+        asked.stop()
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert read("a.txt") == b"words"
+    assert asked.running
 
 
 @opencl
@@ -293,9 +293,9 @@ def test_the_words_on_the_command_line(root, folder):
 def test_a_card_that_does_not_listen_to_a_polite_word_is_killed(root, monkeypatch):
     monkeypatch.setattr(process, "STOP_TIMEOUT_S", 0.3)
     child = card.start(root)
-    os.kill(child.pid, signal.SIGSTOP)
+    os.kill(child.process.pid, signal.SIGSTOP)
     card.stop()
-    assert child.wait() == -signal.SIGKILL
+    assert child.process.wait() == -signal.SIGKILL
 
 
 @pytest.mark.parametrize(
@@ -347,15 +347,12 @@ def test_looking_at_cards_leaves_everything_of_others_alone(folder):
     [
         ("a.jpg", {}, "smartssd://card0/a.jpg"),
         ("/a.jpg", {"size": 8}, None),
-        ("", {}, "smartssd://card0/"),
         ("*/*.jpg", {"size": 8, "dtype": "float32"}, "smartssd://card0/*/*.jpg?size=8&dtype=float32"),
         ("a.jpg", {"size": 8, "augment": True, "seed": np.int64(3)}, "smartssd://card0/a.jpg?size=8&augment=1&seed=3"),
         (Path("in") / "a.jpg", {}, "smartssd://card0/in/a.jpg"),
         ("?/x?.jpg", {"size": "8"}, "smartssd://card0/?/x?.jpg?size=8"),
         ("x?y=1/..a", {}, "smartssd://card0/x?y=1/..a"),
-        ("a", {"size": 8, "augment": np.bool_(True)}, "smartssd://card0/a?size=8&augment=1"),
         ("a", {"size": np.uint16(8), "dtype": np.float32}, "smartssd://card0/a?size=8&dtype=float32"),
-        ("a", {"size": 8, "dtype": np.dtype("uint8")}, "smartssd://card0/a?size=8&dtype=uint8"),
     ],
 )
 def test_a_name_is_put_together(root, path, parameters, wanted):
@@ -389,22 +386,19 @@ def test_a_path_that_leads_out_is_not_put_together(root, path):
             card.Card(root).uri(inside)
 
 
-@pytest.mark.parametrize("path", ["q?size=7.jpg", "a?b=c", "in/?=", "?size=8", "*?=*"])
-@pytest.mark.parametrize("parameters", [{}, {"size": 8}])
-def test_a_path_whose_end_looks_like_parameters_is_not_put_together(root, path, parameters):
+@pytest.mark.parametrize("path", ["q?size=7.jpg", "in/?=", "*?=*"])
+def test_a_path_whose_end_looks_like_parameters_is_not_put_together(root, path):
     with pytest.raises(ValueError, match=r"the path '.*' would be read with the parameters '.*'; allowed: "):
-        card.Card(root).uri(path, **parameters)
+        card.Card(root).uri(path, size=8)
 
 
 @pytest.mark.parametrize(
     ("parameters", "words"),
     [
         ({"size": True}, "size is 'True'; allowed: a whole number from 1 to 4096"),
-        ({"size": 7.0}, "size is '7.0'"),
         ({"size": 8, "dtype": np.float64}, "dtype is .*float64.*; allowed: uint8 or float32"),
         ({"size": 8, "dtype": None}, "dtype is 'None'; allowed"),
-        ({"size": 8, "seed": False}, "seed is 'False'"),
-        ({"size": 8, "augment": "yes"}, "augment is 'yes'; allowed: 0 or 1"),
+        ({"sise": 8}, "the parameter 'sise=8' is unknown"),
     ],
 )
 def test_a_value_that_is_close_to_an_allowed_one_is_not_taken_for_it(root, parameters, words):
@@ -412,18 +406,11 @@ def test_a_value_that_is_close_to_an_allowed_one_is_not_taken_for_it(root, param
         card.Card(root).uri("a.jpg", **parameters)
 
 
-def test_a_name_with_a_wrong_parameter_is_not_put_together(root):
-    with pytest.raises(ValueError, match="size is '0'; allowed: a whole number from 1 to 4096"):
-        card.Card(root).uri("a.jpg", size=0)
-    with pytest.raises(ValueError, match="the parameter 'sise=8' is unknown"):
-        card.uri("card0", "a.jpg", sise=8)
-
-
 # -- asked -----------------------------------------------------------------------------------
 
 
 @opencl
-def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(root):
+def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(asked):
     from labextras import offload
 
     wanted = offload.preprocess([cards.jpeg(i) for i in range(COUNT)], size=cards.SIZE).images
@@ -434,16 +421,17 @@ def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(root):
         got = [read(f"{i}.jpg?size={cards.SIZE}") for _ in range(5)]
         assert all(data == wanted[i].tobytes() for data in got)
 
-    with card.Card(root) as running, concurrent.futures.ThreadPoolExecutor(COUNT) as pool:
+    before = asked.status()
+    with concurrent.futures.ThreadPoolExecutor(COUNT) as pool:
         list(pool.map(one, range(COUNT)))
-        served = running.status()
-        assert served.images == 5 * COUNT + 1
-        assert served.batches < served.images
-        assert 1 < served.largest <= 64
+    after = asked.status()
+    assert after.images - before.images == 5 * COUNT
+    assert after.batches - before.batches < 5 * COUNT
+    assert 1 < after.largest <= 64
 
 
 @opencl
-def test_one_damaged_image_harms_no_other_of_its_batch(root):
+def test_one_damaged_image_harms_no_other_of_its_batch(asked):
     names = [f"{i}.jpg?size=8" for i in range(6)] + ["damaged.jpg?size=8"]
     together = threading.Barrier(len(names))
 
@@ -454,17 +442,16 @@ def test_one_damaged_image_harms_no_other_of_its_batch(root):
         except Refused as refused:
             return refused
 
-    with card.Card(root), concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+    with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
         *good, bad = pool.map(one, names)
     assert good == [192] * 6
     assert bad.code == Code.DATA_LOSS
     assert "the JPEG is damaged" in str(bad)
 
 
-@pytest.mark.long
 @opencl
-def test_a_client_that_sends_nonsense_or_leaves_harms_nobody(root):
-    with card.Card(root) as running, connect() as honest:
+def test_a_client_that_sends_nonsense_or_leaves_harms_nobody(asked):
+    with connect() as honest:
         path = str(process.folder() / "card0.sock")
         request = protocol.pack_request(Request(Op.READ, 1, "1.jpg?size=64", 0, 1))
         framed = struct.pack("!i", len(request)) + request
@@ -486,19 +473,17 @@ def test_a_client_that_sends_nonsense_or_leaves_harms_nobody(root):
         assert refused.value.code == Code.INVALID_ARGUMENT
         with pytest.raises(Refused):
             ask(Op.READ, "", 2**63, 2**63)
-        assert running.running
+        assert asked.running
 
 
-@pytest.mark.long
 @opencl
-def test_a_card_answers_python_as_well(root):
-    with card.Card(root):
-        assert read("a.txt", 1, 3) == b"ord"
-        assert json.loads(ask(Op.STATUS))["name"] == "card0"
-        assert protocol.STATISTICS.unpack(ask(Op.STAT, "a.txt"))[0] == 5
-        assert ask(Op.LIST).split(b"\0")[:2] == [b"0.jpg", b"1.jpg"]
-        with pytest.raises(Refused, match="'nope' is not on the card"):
-            read("nope")
+def test_a_card_answers_python_as_well(asked):
+    assert read("a.txt", 1, 3) == b"ord"
+    assert json.loads(ask(Op.STATUS))["name"] == "card0"
+    assert protocol.STATISTICS.unpack(ask(Op.STAT, "a.txt"))[0] == 5
+    assert ask(Op.LIST).split(b"\0")[:2] == [b"0.jpg", b"1.jpg"]
+    with pytest.raises(Refused, match="'nope' is not on the card"):
+        read("nope")
 
 
 @pytest.mark.parametrize(

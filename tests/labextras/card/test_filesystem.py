@@ -175,19 +175,12 @@ def test_whole_records_before_a_damaged_one_arrive_and_then_a_sentence(ssd, pixe
     ("name", "error", "words"),
     [
         ("truncated.jpg?size=8", tf.errors.DataLossError, r"the JPEG is damaged: .*byte"),
-        ("text.jpg?size=8", tf.errors.DataLossError, "the JPEG is damaged"),
-        ("nope.jpg?size=8", tf.errors.NotFoundError, "'nope.jpg' is not on the card"),
         ("nope.jpg", tf.errors.NotFoundError, "'nope.jpg' is not on the card"),
         ("../x.jpg?size=8", tf.errors.PermissionDeniedError, "leads out of the card"),
         ("odd?size=8", tf.errors.FailedPreconditionError, "'odd' is not a file"),
-        ("odd/0001.jpg/x", tf.errors.FailedPreconditionError, "'odd/0001.jpg/x' cannot be read: Not a directory"),
         ("odd/0001.jpg?size=0", tf.errors.InvalidArgumentError, "size is '0'; allowed: a whole number from 1 to 4096"),
-        ("odd/0001.jpg?size=8&size=8", tf.errors.InvalidArgumentError, "the parameter size is given twice"),
-        ("odd/0001.jpg?sise=8", tf.errors.InvalidArgumentError, "the parameter 'sise=8' is unknown; allowed: size, "),
         ("all.tfrecord?size=8&feature=jpg", tf.errors.InvalidArgumentError, "has no feature 'jpg'; it has: 'image'"),
         ("all.tfrecord.gz?size=8", tf.errors.InvalidArgumentError, "'all.tfrecord.gz' is compressed"),
-        ("odd/0001.jpg/", tf.errors.NotFoundError, "without the '/' at its end it is a file"),
-        ("odd/0001.jpg/?size=8", tf.errors.NotFoundError, "without the '/' at its end it is a file"),
         ("all.tfrecord/?size=8", tf.errors.NotFoundError, "without the '/' at its end it is a file"),
         ("words.txt?timeout=x", tf.errors.InvalidArgumentError, "timeout is 'x'"),
     ],
@@ -319,11 +312,6 @@ def file_size(ssd):
     assert len(list(fixed)) == 8
 
 
-def copied_out(ssd, tmp_path):
-    tf.io.gfile.copy(ssd.uri("words.txt"), str(tmp_path / "words.txt"))
-    assert (tmp_path / "words.txt").stat().st_size == tf.io.gfile.stat(ssd.uri("words.txt")).length
-
-
 gfile = tf.io.gfile
 USES = {
     "NewRandomAccessFile": lambda ssd: tf.io.read_file(ssd.uri("words.txt")),
@@ -350,36 +338,26 @@ USES = {
 
 
 @opencl
-@pytest.mark.parametrize("method", card.METHODS, ids=lambda method: method.name)
-def test_every_method_of_the_class_does_what_its_row_says(ssd, images, method):
-    use = USES[method.name]
-    if use is None:
-        names = [b"delete_file", b"delete_dir"]
-        source = filesystem.SOURCE.read_bytes()
-        assert all(b"system->" + name + b" = NoChange;" in source for name in names)
-    elif method.works:
-        use(ssd)
-    else:
-        with pytest.raises(PERMISSION, match="a card is read, and never written"):
-            use(ssd)
-    assert method.works or "PermissionDeniedError" in method.plugin
-    assert (images / "words.txt").is_file()
-
-
-def test_the_table_has_every_method_that_tensorflows_class_has():
+def test_every_method_of_tensorflows_class_does_what_its_row_says(ssd, images):
     # As in tensorflow/core/platform/file_system.h.
     names = (
         "NewRandomAccessFile NewWritableFile NewAppendableFile NewReadOnlyMemoryRegionFromFile CreateDir "
         "RecursivelyCreateDir DeleteFile DeleteDir DeleteRecursively RenameFile CopyFile FileExists FilesExist "
         "GetChildren Stat IsDirectory GetFileSize GetMatchingPaths FlushCaches TranslateName"
     ).split()
-    assert [method.name for method in card.METHODS] == names
-    assert list(USES) == names
-
-
-@opencl
-def test_files_can_be_copied_out_of_a_card(ssd, tmp_path):
-    copied_out(ssd, tmp_path)
+    assert [method.name for method in card.METHODS] == list(USES) == names
+    for method in card.METHODS:
+        use = USES[method.name]
+        if use is None:
+            source = filesystem.SOURCE.read_bytes()
+            assert all(b"system->" + one + b" = NoChange;" in source for one in (b"delete_file", b"delete_dir"))
+        elif method.works:
+            use(ssd)
+        else:
+            assert "PermissionDeniedError" in method.plugin
+            with pytest.raises(PERMISSION, match="a card is read, and never written"):
+                use(ssd)
+    assert (images / "words.txt").is_file()
 
 
 # -- many readers, and where one stopped -----------------------------------------------------
@@ -610,6 +588,7 @@ def test_a_thousand_bad_answers_lead_to_no_wrong_byte(folder):
     assert liar.answered_wrong >= 1000
 
 
+@pytest.mark.sample(5)
 @pytest.mark.parametrize("lie", [*LIES, "slow"])
 def test_an_answer_that_is_always_wrong_is_an_error_in_time(folder, lie):
     words = "the card always gave no answer within 0.3 s: it"
@@ -744,7 +723,7 @@ def test_a_machine_without_a_compiler_gets_a_sentence(monkeypatch, tmp_path):
 
 
 @pytest.mark.long
-def test_a_plugin_that_was_built_once_needs_no_compiler_and_a_damaged_one_is_built_again(monkeypatch, tmp_path):
+def test_a_plugin_that_was_built_once_needs_no_compiler(monkeypatch, tmp_path):
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
     # Several at once, as processes that start together.
     built, threads = [], [threading.Thread(target=lambda: built.append(filesystem.build())) for _ in range(2)]
@@ -754,17 +733,9 @@ def test_a_plugin_that_was_built_once_needs_no_compiler_and_a_damaged_one_is_bui
         thread.join()
     assert len(set(built)) == 1
     assert tf.__version__ in built[0].name
-    whole = built[0].read_bytes()
-    assert sorted(os.listdir(built[0].parent)) == sorted([built[0].name, built[0].with_suffix(".sha256").name])
-    os.truncate(built[0], len(whole) // 2)
-    with monkeypatch.context() as without:
-        without.setenv("PATH", "")
-        with pytest.raises(card.NoCompiler):
-            filesystem.build()
-    assert filesystem.build().stat().st_size == len(whole)
-    with monkeypatch.context() as without:
-        without.setenv("PATH", "")
-        assert filesystem.build() == built[0]
+    assert os.listdir(built[0].parent) == [built[0].name]
+    monkeypatch.setenv("PATH", "")
+    assert filesystem.build() == built[0]
 
 
 @pytest.mark.long

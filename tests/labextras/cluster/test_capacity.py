@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from labextras.cluster import capacity
 from labkit.common.palette import THEMES
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 SETTINGS = st.fixed_dictionaries(
     {

@@ -13,9 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from pathlib import Path
 
-import numpy as np
 import psutil
 import pytest
 from waiting import ended, until
@@ -23,7 +21,7 @@ from waiting import ended, until
 import labextras.cluster
 import labkit
 from labextras.cluster import elements as elements_module
-from labextras.cluster import refusal, wire
+from labextras.cluster import network, servers, stand_in_dispatcher
 from labextras.cluster import tf_data_service as cluster_module
 from labextras.cluster.elements import ClusterError
 from labextras.cluster.fork_server import ForkServer
@@ -286,10 +284,10 @@ def test_where_nobody_can_be_started_anew_no_wait_is_without_end():
 
 
 @pytest.mark.long
-def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence(tmp_path):
+def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence():
     import tensorflow as tf
 
-    with labextras.cluster.data_service(workers=1, work_dir=tmp_path) as cluster:
+    with labextras.cluster.data_service(workers=1) as cluster:
         datasets = [numbers(100_000, 1).apply(cluster.distribute()) for _ in range(2)]
         begun, later = (cluster.elements(dataset) for dataset in datasets)
         plain = iter(datasets[0])
@@ -306,11 +304,9 @@ def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence(tmp_path):
         collections.deque(plain, 0)
     with pytest.raises(tf.errors.OpError):
         list(datasets[1])
-    with pytest.raises(ClusterError, match=r"work_dir is '.*', which holds the journal of another cluster"):
-        labextras.cluster.data_service(work_dir=tmp_path)
     del datasets, begun, later, plain, waits, elements
     gc.collect()
-    assert wire.is_free(port), "what refuses is gone with the datasets"
+    assert network.is_free(port), "what refuses is gone with the datasets"
 
 
 def test_a_worker_that_dies_in_a_recording_has_no_lanes_and_a_note_says_so(c):
@@ -363,7 +359,7 @@ def test_the_same_calls_serve_a_cluster_that_somebody_else_runs(c):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("when_s", [0.0, 0.002, 0.02])
+@pytest.mark.parametrize("when_s", [0.002, 0.02])
 def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
     with labextras.cluster.data_service(workers=1) as cluster:
 
@@ -381,7 +377,7 @@ def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
 
 @pytest.mark.parametrize("command", ["profile", "profiled"])
 def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(c, monkeypatch, command):
-    ask, deaths, pids = cluster_module.ClusterServer.ask, len(c.deaths), [worker.pid for worker in c.workers]
+    ask, deaths, pids = servers.ClusterServer.ask, len(c.deaths), [worker.pid for worker in c.workers]
     stops = [threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT))]
 
     def asks(server, what):
@@ -390,7 +386,7 @@ def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(
         return ask(server, what)
 
     dataset = numbers(10_000, 1).batch(4).apply(c.distribute("data"))
-    monkeypatch.setattr(cluster_module.ClusterServer, "ask", asks)
+    monkeypatch.setattr(servers.ClusterServer, "ask", asks)
     with pytest.raises(KeyboardInterrupt):
         labkit.record(c.served(dataset), STEP, steps=200)
     monkeypatch.undo()
@@ -408,7 +404,7 @@ def test_an_answer_that_comes_too_late_is_no_death_and_none_to_the_next_command(
     pid = worker.pid
     os.kill(pid, signal.SIGSTOP)
     try:
-        monkeypatch.setattr(cluster_module, "ANSWER_S", 0.1)
+        monkeypatch.setattr(servers, "ANSWER_S", 0.1)
         with pytest.raises(ClusterError, match=r"worker 0 \(.*\) does not answer"):
             worker.ask("profile")
     finally:
@@ -444,61 +440,19 @@ def test_one_more_worker_takes_its_part(c):
     ("arguments", "error", "sentence"),
     [
         ({"workers": 0}, ValueError, r"workers is 0; allowed: .*1"),
-        ({"workers": 2.5}, (TypeError, ValueError), r"workers is 2\.5; allowed: a number, or a list of host:port"),
-        ({"workers": True}, (TypeError, ValueError), r"workers is True"),
-        ({"workers": ["localhost:1"]}, ValueError, r"workers is \['localhost:1'\]; allowed: a number, or a list"),
-        ({"workers": ["here", "there"]}, ValueError, r"workers has the address 'here'; allowed"),
-        ({"workers": ["localhost:1", "localhost:1"]}, ClusterError, r"nobody listens at localhost:1: is that server"),
         ({"workers": 33}, ValueError, r"workers is 33; allowed: .*32"),
+        ({"workers": 2.5}, ValueError, r"workers is 2\.5; allowed: a number, or a list of host:port"),
+        ({"workers": ["localhost:1"]}, ValueError, r"workers is \['localhost:1'\]; allowed: a number, or a list"),
+        ({"workers": ["::1:5050", "localhost:1"]}, ValueError, r"workers has the address '::1:5050'; allowed: host"),
+        ({"workers": ["here:65536", "localhost:1"]}, ValueError, r"workers has the address 'here:65536'; allowed: h"),
+        ({"workers": ["a..example:1", "localhost:1"]}, ClusterError, r"nobody listens at a\.\.example:1: is that ser"),
+        ({"workers": ["[::1]:1", "localhost:1"]}, ClusterError, r"nobody listens at \[::1\]:1: is that server"),
         ({"restart": "yes"}, TypeError, r"restart is 'yes'; allowed: True or False"),
-        ({"port": 70_000}, ValueError, r"port is 70000; allowed: "),
-        ({"work_dir": __file__}, ValueError, r"work_dir is '.*test_cluster\.py', which is no folder to write to"),
-        ({"work_dir": 5}, TypeError, r"work_dir is 5; allowed: "),
     ],
 )
 def test_bad_arguments_get_one_sentence(arguments, error, sentence):
     with pytest.raises(error, match=sentence):
         labextras.cluster.data_service(**arguments)
-
-
-@pytest.mark.parametrize(
-    "address",
-    [
-        "::1:5050", "[::1:5050", "[localhost]:5050", "a..example:5050", ".example:5050", f"{'a' * 64}.example:50",
-        "localhost:0", "localhost:65536", f"localhost:{'9' * 20}", "localhost:²", ":5050",
-    ],
-)  # fmt: skip
-def test_an_address_that_is_none_gets_one_sentence(address):
-    with pytest.raises(ValueError, match=f"workers has the address '{re.escape(address[:50])}.*: host:port"):
-        labextras.cluster.data_service([address, "localhost:1"])
-
-
-def test_an_address_of_ipv6_in_brackets_is_one():
-    with pytest.raises(ClusterError, match=r"nobody listens at \[::1\]:1: is that server started"):
-        labextras.cluster.data_service(["[::1]:1", "localhost:1"])
-
-
-def test_a_port_that_is_taken_is_named():
-    with socket.create_server(("localhost", 0)) as taken:
-        port = taken.getsockname()[1]
-        with pytest.raises(ClusterError, match=f"port is {port}, and a program listens there already"):
-            labextras.cluster.data_service(port=port)
-
-
-def refused(*_):
-    raise PermissionError(13, "Permission denied")
-
-
-def test_a_port_that_only_an_administrator_may_open_is_not_said_to_be_taken(monkeypatch):
-    monkeypatch.setattr(socket.socket, "bind", refused)
-    with pytest.raises(ClusterError, match="port is 80, which only an administrator may open; allowed: a free"):
-        labextras.cluster.data_service(port=80)
-
-
-def test_a_folder_that_may_not_be_entered_is_named(monkeypatch, tmp_path):
-    monkeypatch.setattr(Path, "exists", refused)
-    with pytest.raises(ValueError, match=r"work_dir is '.*', which is no folder to write to: Permission denied"):
-        labextras.cluster.data_service(work_dir=tmp_path)
 
 
 @pytest.mark.long
@@ -527,11 +481,6 @@ def test_there_is_a_most_of_workers_that_are_added(c, monkeypatch):
     monkeypatch.setattr(cluster_module, "MOST_WORKERS", len(c.workers))
     with pytest.raises(ClusterError, match=rf"this cluster has {len(c.workers)} workers; allowed: \d+ at most"):
         c.add()
-
-
-@pytest.mark.parametrize("silence_s", [np.int64(5), np.float32(5), 1e6])
-def test_a_silence_is_any_number_of_seconds(c, silence_s):
-    assert c.elements(numbers(1), silence_s=silence_s).silence_s == silence_s
 
 
 def test_how_elements_may_be_shared_is_said(c):
@@ -570,7 +519,7 @@ import os, signal
 import labextras.cluster
 import labkit
 from labextras.cluster import fork_server
-fork_server.processes.module = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+fork_server.processes.Child = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 labextras.cluster.data_service()
 """
 
@@ -622,7 +571,7 @@ def dies_and_leaves_nothing(folder, after_s):
             assert list(folder.iterdir()), "it has a folder of its own"
         parent.kill()
     until(lambda: all(map(ended, children)), "the children to end")
-    assert not [address for address in addresses if wire.answers(address)]
+    assert not [address for address in addresses if network.answers(address)]
     until(lambda: not list(folder.iterdir()), "their files to go")
 
 
@@ -649,7 +598,7 @@ def test_a_port_that_somebody_else_has_taken_is_left_to_him():
     """The thread that watches the servers goes on, and so does the program that has the port."""
     with socket.create_server(("localhost", 0)) as other:
         port = other.getsockname()[1]
-        refusal.refuse(port)
-        refusal.leave(port)
+        stand_in_dispatcher.refuse(port)
+        stand_in_dispatcher.leave(port)
         with socket.create_connection(("localhost", port)):
             assert other.accept()

@@ -17,9 +17,9 @@ from waiting import until
 
 import labextras.cluster
 import labkit
-from labextras.cluster import wire
+from labextras.cluster import network
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "cluster.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cluster.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
 
 
@@ -32,7 +32,7 @@ def blocks(language, *words):
 def theirs(tmp_path):
     """Addresses of a dispatcher and two workers, made of the two programs of the page; and what starts one again."""
     (dispatcher,), (worker,) = blocks("python", "DispatchServer"), blocks("python", "WorkerServer")
-    ports = wire.free_ports(3)
+    ports = network.free_ports(3)
     (tmp_path / "journal").mkdir()
     assert "/var/lib/tfdata" in dispatcher
     dispatcher = dispatcher.replace("/var/lib/tfdata", str(tmp_path / "journal")).replace("5050", str(ports[0]))
@@ -50,7 +50,7 @@ def theirs(tmp_path):
             return child
 
         children = [start(number) for number in range(3)]
-        until(lambda: all(map(wire.answers, addresses)), "the servers of the page to listen", limit_s=120)
+        until(lambda: all(map(network.answers, addresses)), "the servers of the page to listen", limit_s=120)
         yield addresses, children, start
 
 
@@ -104,4 +104,4 @@ def test_the_variable_of_a_training_is_what_labkit_sets():
 def test_the_version_in_the_container_is_one_that_the_lab_supports():
     (text,) = blocks("dockerfile", "tensorflow-cpu")
     (found,) = re.findall(r"tensorflow-cpu==([\d.]+)", text)
-    assert f"tensorflow-cpu=={found}" in (Path(__file__).resolve().parents[2] / "constraints.txt").read_text()
+    assert f"tensorflow-cpu=={found}" in (Path(__file__).resolve().parents[3] / "constraints.txt").read_text()

@@ -276,19 +276,14 @@ def crash(_):
 
 
 @pytest.mark.parametrize(
-    ("ends", "how"), [(os._exit, "exit status 3"), (crash, "killed by signal 11"), (len, "said: ")]
+    ("ends", "how"), [(os._exit, "exit status 3"), (crash, "killed by signal 11"), (len, "said: "), (str, "")]
 )
 def test_what_a_process_printed_is_shown_however_it_ends(several, capsys, ends, how):
-    with pytest.raises(ClusterError, match=how):
+    with pytest.raises(ClusterError, match=how) if how else contextlib.nullcontext():
         several.run(speaks, processes=1, ends=ends)
-    died = ends is not len  # `len` raises, and says so; warnings of TensorFlow would hide what it says
+    died = ends not in (len, str)  # `len` raises, and says so; warnings of TensorFlow would hide what it says
     expected = ["process 0: printed", "process 0: said by a shell", *["process 0: warned"] * died]
     assert capsys.readouterr().out.splitlines() == expected
-
-
-def test_warnings_of_a_program_that_goes_on_are_not_shown(several, capsys):
-    several.run(speaks, processes=1, ends=str)
-    assert capsys.readouterr().out.splitlines() == ["process 0: printed", "process 0: said by a shell"]
 
 
 def test_of_what_is_too_long_to_be_shown_the_end_is(several, capsys):
@@ -410,14 +405,6 @@ def test_what_cannot_be_sent_is_named(several, program, settings, sentence):
         several.run(program, processes=1, **settings)
 
 
-def test_a_program_may_know_a_name_that_has_no_value_yet(several):
-    def program(process):
-        return process.number if process.number < 1 else later
-
-    assert several.run(program, processes=1).results == [0]
-    later = 1
-
-
 def fails(process):
     if process.number:
         raise KeyError("nothing here")
@@ -476,7 +463,8 @@ def both_wait(process):
     time.sleep(1000)
 
 
-@pytest.mark.parametrize("when", [0, 1, 2, 0.001, 0.003, 0.01, 0.03])
+@pytest.mark.sample(3)
+@pytest.mark.parametrize("when", [0, 0.003, 1, 0.03, 2])
 def test_the_stop_button_ends_the_programs(several, when):
     """So many of them run already, or so many seconds have passed: starting is a dialogue that must not be cut off."""
     before = mine()
@@ -528,9 +516,7 @@ def test_the_stop_button_ends_the_programs_whichever_thread_takes_its_signal(sev
         ({"processes": 3}, ValueError, r"processes is 3; allowed: a whole number from 1 to 2"),
         ({"restarts": -1}, ValueError, r"restarts is -1; allowed"),
         ({"timeout_s": 0}, ValueError, r"timeout_s is 0; allowed"),
-        ({"timeout_s": 1e9}, ValueError, r"timeout_s is 1000000000\.0; allowed"),
         ({"program": 5}, TypeError, r"program is 5; allowed: a function"),
-        ({"word": threading.Lock()}, ClusterError, r"chatty cannot be sent to another process: .*lock"),
         ({"wort": "?"}, ClusterError, r"process 0 said: TypeError: chatty\(\) got an unexpected keyword argument"),
     ],
 )

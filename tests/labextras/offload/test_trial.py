@@ -378,7 +378,9 @@ sys.stdin.read()
 
 def test_a_child_that_dies_between_two_tries_is_no_fault_of_the_second():
     scale(EIGHT, EIGHT, 1)
-    child_of(psutil.Process()).kill()
+    child = child_of(psutil.Process())
+    child.kill()
+    until(lambda: ended(child), "the child to end")
     assert scale(EIGHT, EIGHT, 5).ok
 
 

@@ -1,0 +1,195 @@
+"""A dispatcher or a worker of tf.data service: started, asked, watched, killed; its deaths are written down."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from labextras.cluster import network
+from labextras.cluster.elements import ClusterError
+from labextras.cluster.fork_server import GONE, Forked, ForkServer
+from labkit.common.processes import apart
+
+#: A child that dies so often in a row, each time within so many seconds of its start, stays dead.
+DEATHS, EARLY_DEATH_S = 5, 1.0
+
+#: Longest time for a start, and for an answer to a command, in seconds.
+START_S, ANSWER_S = 120.0, 60.0
+
+
+class Death(NamedTuple):
+    """The end of a server: its name and address, when by the Unix clock in seconds, and how."""
+
+    name: str
+    address: str
+    at_s: float
+    how: str
+
+    def __str__(self) -> str:
+        """Return it as the part of a sentence."""
+        at = time.strftime("%H:%M:%S", time.localtime(self.at_s))
+        return f"{self.name} ({self.address}) died at {at}, {self.how}"
+
+
+class ClusterServer:
+    """A dispatcher or a worker, of this process or of somebody else.
+
+    Parameters
+    ----------
+    name : str
+        ``dispatcher``, ``worker 0``, ``worker 1``, ….
+    address : str
+        ``host:port``.
+    fork_server : ForkServer, optional
+        What it is forked from; None for a server that somebody else has started.
+    settings : callable, optional
+        Returns what is told to it at each start, see `labextras.cluster.server.serve`.
+
+    Attributes
+    ----------
+    pid : int or None
+        Its process number while it runs; None on another machine.
+    deaths : list of Death
+        Of those nobody intended, and of starts that failed.
+    """
+
+    def __init__(
+        self, name: str, address: str, fork_server: ForkServer | None = None,
+        settings: Callable[[], dict[str, Any]] = dict,
+    ) -> None:  # fmt: skip
+        self.name, self.address, self.deaths = name, address, list[Death]()
+        self._fork_server, self._settings = fork_server, settings
+        self._child: Forked | None = None
+        self._unanswered, self._began_s, self._early_deaths = 0, 0.0, 0
+        self._lock = threading.RLock()
+
+    def __repr__(self) -> str:
+        """Return name, address and state."""
+        return f"<{self.name} at {self.address}, {'runs' if self.alive else 'dead'}>"
+
+    @property
+    def ours(self) -> bool:
+        """Whether this process starts it, and not somebody else."""
+        return self._fork_server is not None
+
+    @property
+    def pid(self) -> int | None:
+        """Its process number while it runs; None on another machine."""
+        child = self._child
+        return child and child.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs; on another machine: whether somebody listens at its address."""
+        return self._child is not None if self.ours else network.listens(self.address)
+
+    @property
+    def dies_at_each_start(self) -> bool:
+        """Whether it died so often in a row, right after its start or before, that there is no sense in another one."""
+        return self._early_deaths >= DEATHS
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL, as a crash would: nobody is notified.
+
+        Raises
+        ------
+        ClusterError
+            If it belongs to another machine, or is dead already.
+        """
+        if not self.ours:
+            raise ClusterError(f"{self.name} ({self.address}) was started by somebody else; only its owner can end it")
+        if (pid := self.pid) is None:
+            raise ClusterError(f"{self.name} ({self.address}) is dead already: there is nothing to kill")
+        os.kill(pid, signal.SIGKILL)
+
+    def begin(self, anew: bool = False) -> None:
+        """Start it, unless it runs, and wait until it serves; `anew`, where it runs, too.
+
+        Raises
+        ------
+        ClusterError
+            If it cannot serve; its start counts as an early death then.
+        """
+        with self._lock:
+            if anew:
+                self.end()
+            if self._child is not None:
+                return
+            try:
+                self._child, self._unanswered = self._fork_server.fork(self.name.split()[0], self._settings()), 0
+                self._ask(None)
+                self._began_s = time.monotonic()
+            except OSError as error:
+                why = error.strerror or str(error)
+            except ClusterError as error:
+                why = f"{error}; it said: {self._fork_server.error_line()}" if self._child is None else str(error)
+                self.end()
+            else:
+                return
+            self._note(why)
+            raise ClusterError(f"{self.name} cannot start at {self.address}: {why}")
+
+    def ask(self, command: str) -> Any:
+        """Send a command and return the answer, whatever interrupts this thread; see `labextras.cluster.server.serve`.
+
+        Raises
+        ------
+        ClusterError
+            If it is dead, does not answer in time, or cannot do it.
+        """
+        return apart(self._ask, command)
+
+    def _ask(self, command: str | None) -> Any:
+        with self._lock:
+            if self._child is None:
+                raise ClusterError(f"{self.name} ({self.address}) is dead")
+            link = self._child.connection
+            try:
+                if command is not None:
+                    link.send(command)
+                self._unanswered += 1
+                end = time.monotonic() + (START_S if command is None else ANSWER_S)
+                while self._unanswered:  # what comes too late for an earlier command is skipped
+                    if not link.poll(max(0.0, end - time.monotonic())):
+                        raise ClusterError(f"{self.name} ({self.address}) does not answer")
+                    done, answer = link.recv()
+                    self._unanswered -= 1
+            except GONE:
+                if command is None:
+                    self.end()
+                raise ClusterError(f"{self.name} ({self.address}) died") from None
+        if not done:
+            raise ClusterError(answer)
+        return answer
+
+    def end(self) -> str:
+        """Kill it, wait for its end, and return how it ended; it may be intended, so this is no death."""
+        with self._lock:
+            child, self._child = self._child, None
+            return self._fork_server.end(child) if child is not None else ""
+
+    def look(self) -> bool:
+        """Tell whether it is dead, and nobody is just starting it; write its death down if it has died since."""
+        if not self._lock.acquire(blocking=False):
+            return False  # a command is under way, and finds out itself
+        try:
+            if self._child is None:
+                return True
+            with contextlib.suppress(*GONE):
+                if self._child.connection.poll(0):
+                    self._child.connection.recv()  # an answer for which nobody waits any more
+                    self._unanswered -= 1
+                return False
+            self._note(self.end(), early=time.monotonic() - self._began_s < EARLY_DEATH_S)
+            return True
+        finally:
+            self._lock.release()
+
+    def _note(self, how: str, early: bool = True) -> None:
+        self.deaths.append(Death(self.name, self.address, time.time(), how))
+        self._early_deaths = self._early_deaths + 1 if early else 0
