@@ -15,7 +15,7 @@ from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection, wait
 from typing import IO, Any
 
-from labextras.cluster import network
+from labextras.cluster import cluster_network
 from labextras.cluster.elements import ClusterError
 from labextras.cluster.fork_server import GONE, Forked, ForkServer
 from labextras.cluster.program import Outcome, needs, pack
@@ -219,7 +219,7 @@ class Processes:
         warnings and errors of those who died.
         """
         self._warned = []
-        addresses = [f"localhost:{port}" for port in network.free_ports(count)]
+        addresses = [f"localhost:{port}" for port in cluster_network.free_ports(count)]
         forked: dict[int, Forked] = {}
         logs: dict[int, list[IO[bytes]]] = {}
         outcomes: dict[int, Outcome] = {}

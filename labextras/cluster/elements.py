@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent import futures
 from typing import Any
 
-from labextras.cluster import network
+from labextras.cluster import cluster_network
 from labkit.common.errors import error_text
 from labkit.common.numbers import number
 from labkit.common.processes import NOTICED_S
@@ -112,7 +112,9 @@ class Elements:
             return f"no element for {silent:.1f} s, since {mine[-1]}; it came back, and the job did not"
         if silent >= self._ask_s:  # all live, so it is a long work, or one of them is stopped
             self._ask_s = silent + self.silence_s
-            mute = [f"{one.name} ({one.address})" for one in servers if not network.answers(one.address, ANSWER_S)]
+            mute = [
+                f"{one.name} ({one.address})" for one in servers if not cluster_network.answers(one.address, ANSWER_S)
+            ]
             if mute and self._since == since:  # no element has come meanwhile
                 return f"no element for {silent:.1f} s: {', '.join(mute)} runs, and does not answer: it is stopped"
         return None

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from labextras.cluster import network
+from labextras.cluster import cluster_network
 from labextras.cluster.elements import ClusterError
 from labextras.cluster.fork_server import GONE, Forked, ForkServer
 from labkit.common.processes import apart
@@ -86,7 +86,7 @@ class ClusterServer:
     @property
     def alive(self) -> bool:
         """Whether it runs; on another machine: whether somebody listens at its address."""
-        return self._child is not None if self.ours else network.listens(self.address)
+        return self._child is not None if self.ours else cluster_network.listens(self.address)
 
     @property
     def dies_at_each_start(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any
 
-from labextras.cluster import network, stand_in_dispatcher
+from labextras.cluster import cluster_network, stand_in_dispatcher
 from labextras.cluster.cluster_session import Served
 from labextras.cluster.elements import ClusterError, Elements, why
 from labextras.cluster.fork_server import ForkServer
@@ -109,7 +109,7 @@ class Cluster:
         self.count()
         with self._bytes_lock:
             return {
-                w.name: sum(n for (peer, _), n in self._bytes.items() if peer in network.numbers(w.address))
+                w.name: sum(n for (peer, _), n in self._bytes.items() if peer in cluster_network.numbers(w.address))
                 for w in self.workers
             }
 
@@ -187,7 +187,7 @@ class Cluster:
         return apart(self._add)
 
     def _add(self) -> ClusterServer:
-        (port,) = network.free_ports(1)
+        (port,) = cluster_network.free_ports(1)
         worker = self._worker(len(self.workers), f"localhost:{port}")
         self._shares.append(worker.address)
         try:
@@ -226,7 +226,9 @@ class Cluster:
 
     def count(self) -> None:
         """Note how much each open connection has received; a number is of use only as long as it is open."""
-        found = network.received({peer for worker in self.workers for peer in network.numbers(worker.address)})
+        found = cluster_network.received(
+            {peer for worker in self.workers for peer in cluster_network.numbers(worker.address)}
+        )
         with self._bytes_lock:
             for key, count in found.items():
                 self._bytes[key] = max(count, self._bytes.get(key, 0))
@@ -250,7 +252,7 @@ class Cluster:
     def _check_answers(self) -> None:
         """Wait until the dispatcher answers: after a restart it takes a moment."""
         end = time.monotonic() + SILENT_S
-        while self._check_open() or not network.answers(self.dispatcher.address):
+        while self._check_open() or not cluster_network.answers(self.dispatcher.address):
             if time.monotonic() > end:
                 raise ClusterError(
                     f"{self.dispatcher.name} ({self.dispatcher.address}) has not answered for {SILENT_S:g} s: it is "
@@ -333,7 +335,7 @@ def data_service(workers: int | Sequence[str] = 2, restart: bool = True) -> Clus
     truth("restart", restart)
     if hasattr(workers, "__index__"):
         count = whole("workers", workers, least=1, most=MOST_WORKERS, other="(or the addresses of a cluster that runs)")
-        addresses = [f"localhost:{port}" for port in network.free_ports(1 + count)]
+        addresses = [f"localhost:{port}" for port in cluster_network.free_ports(1 + count)]
         try:
             return Cluster(addresses, restart, ours=True)
         except OSError as error:
@@ -345,11 +347,11 @@ def data_service(workers: int | Sequence[str] = 2, restart: bool = True) -> Clus
         )
     addresses = [str(one).removeprefix("grpc://") for one in workers]
     for one in addresses:
-        if not network.is_address(one):
+        if not cluster_network.is_address(one):
             raise ValueError(
                 f"workers has the address {one!r:.60}; allowed: host:port, with the name or the number of a "
                 "host (IPv6 in brackets, as [::1]) and a port from 1 to 65,535"
             )
-        if not network.answers(one, timeout_s=3.0):
+        if not cluster_network.answers(one, timeout_s=3.0):
             raise ClusterError(f"nobody listens at {one}: is that server started, and may this machine reach it?")
     return Cluster(addresses, restart, ours=False)

@@ -462,10 +462,10 @@ def test_a_client_that_sends_nonsense_or_leaves_harms_nobody(asked):
                 peer.connect(path)
                 peer.sendall(data)
         for wrong in (request[:20], b"LKC9" + request[4:], request + b"x" * protocol.NAME_LIMIT):
-            with connect() as asked:
-                asked.send_bytes(wrong)
+            with connect() as asker:
+                asker.send_bytes(wrong)
                 with pytest.raises((EOFError, ConnectionResetError)):
-                    asked.recv_bytes()
+                    asker.recv_bytes()
         honest.send_bytes(protocol.pack_request(Request(Op.READ, 7, "a.txt", 0, 100)))
         assert protocol.unpack_reply(honest.recv_bytes(), 7)[protocol.STRETCH.size :] == b"words"
         with pytest.raises(Refused, match="the operation is 99; allowed: STATUS, READ, STAT, LIST, GLOB") as refused:

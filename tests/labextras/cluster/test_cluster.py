@@ -20,8 +20,8 @@ from waiting import ended, until
 
 import labextras.cluster
 import labkit
+from labextras.cluster import cluster_network, servers, stand_in_dispatcher
 from labextras.cluster import elements as elements_module
-from labextras.cluster import network, servers, stand_in_dispatcher
 from labextras.cluster import tf_data_service as cluster_module
 from labextras.cluster.elements import ClusterError
 from labextras.cluster.fork_server import ForkServer
@@ -306,7 +306,7 @@ def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence():
         list(datasets[1])
     del datasets, begun, later, plain, waits, elements
     gc.collect()
-    assert network.is_free(port), "what refuses is gone with the datasets"
+    assert cluster_network.is_free(port), "what refuses is gone with the datasets"
 
 
 def test_a_worker_that_dies_in_a_recording_has_no_lanes_and_a_note_says_so(c):
@@ -571,7 +571,7 @@ def dies_and_leaves_nothing(folder, after_s):
             assert list(folder.iterdir()), "it has a folder of its own"
         parent.kill()
     until(lambda: all(map(ended, children)), "the children to end")
-    assert not [address for address in addresses if network.answers(address)]
+    assert not [address for address in addresses if cluster_network.answers(address)]
     until(lambda: not list(folder.iterdir()), "their files to go")
 
 

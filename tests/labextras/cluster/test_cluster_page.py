@@ -17,7 +17,7 @@ from waiting import until
 
 import labextras.cluster
 import labkit
-from labextras.cluster import network
+from labextras.cluster import cluster_network
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "cluster.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
@@ -32,7 +32,7 @@ def blocks(language, *words):
 def theirs(tmp_path):
     """Addresses of a dispatcher and two workers, made of the two programs of the page; and what starts one again."""
     (dispatcher,), (worker,) = blocks("python", "DispatchServer"), blocks("python", "WorkerServer")
-    ports = network.free_ports(3)
+    ports = cluster_network.free_ports(3)
     (tmp_path / "journal").mkdir()
     assert "/var/lib/tfdata" in dispatcher
     dispatcher = dispatcher.replace("/var/lib/tfdata", str(tmp_path / "journal")).replace("5050", str(ports[0]))
@@ -50,7 +50,7 @@ def theirs(tmp_path):
             return child
 
         children = [start(number) for number in range(3)]
-        until(lambda: all(map(network.answers, addresses)), "the servers of the page to listen", limit_s=120)
+        until(lambda: all(map(cluster_network.answers, addresses)), "the servers of the page to listen", limit_s=120)
         yield addresses, children, start
 
 
