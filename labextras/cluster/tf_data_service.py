@@ -226,9 +226,8 @@ class Cluster:
 
     def count(self) -> None:
         """Note how much each open connection has received; a number is of use only as long as it is open."""
-        found = cluster_network.received(
-            {peer for worker in self.workers for peer in cluster_network.numbers(worker.address)}
-        )
+        peers = {peer for worker in self.workers for peer in cluster_network.numbers(worker.address)}
+        found = cluster_network.received(peers)
         with self._bytes_lock:
             for key, count in found.items():
                 self._bytes[key] = max(count, self._bytes.get(key, 0))
@@ -278,7 +277,8 @@ class Cluster:
         """Start all, look after them until the end, and end all: no interrupt comes into this thread."""
         try:
             for server in self.servers if self.ours else ():
-                server.begin()
+                if not self._ending.is_set():
+                    server.begin()
         except BaseException as error:
             self._begun.set_exception(error)
         else:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import zlib
 from multiprocessing import connection
 
 import cards
@@ -240,23 +239,6 @@ def test_folders_look_as_they_do_on_the_disk(ssd, images):
         gfile.stat("smartssd://ssd/odd?size=8")
 
 
-@pytest.mark.long
-@opencl
-def test_whatever_a_card_names_can_be_read_and_a_walk_ends(folder, tmp_path):
-    (tmp_path / "d").mkdir()
-    (tmp_path / "d" / "up").symlink_to("..")
-    for name in ("plain.jpg", "q?size=7.jpg", "a?b=c.jpg", "d/w?x.jpg"):
-        (tmp_path / name).write_bytes(cards.jpeg(len(name)))
-    with card.Card(tmp_path, name="odds") as odds:
-        walked = [(base.removeprefix(odds.uri()), files) for base, _, files in tf.io.gfile.walk(odds.uri())]
-        assert walked == [("", ["plain.jpg"]), ("d", ["w?x.jpg"])]
-        for size in ({}, {"size": 8}):
-            names = tf.data.Dataset.list_files([odds.uri("*.jpg", **size), odds.uri("*/*.jpg", **size)], shuffle=False)
-            read = list(names.map(tf.io.read_file).as_numpy_iterator())
-            assert len(read) == 2
-            assert all(len(data) == 8 * 8 * 3 for data in read if size)
-
-
 # -- every method of the class -------------------------------------------------------------
 
 PERMISSION = tf.errors.PermissionDeniedError
@@ -369,19 +351,6 @@ def shown(names, calls=4, repeat=1):
     numbers = tf.data.Dataset.from_tensor_slices((np.arange(len(names)), names)).repeat(repeat)
     read = numbers.map(lambda i, name: (i, tf.io.read_file(name)), num_parallel_calls=calls, deterministic=True)
     return read.prefetch(2).with_options(options)
-
-
-@pytest.mark.long
-@opencl
-def test_ten_thousand_reads_by_four_threads_are_right_and_in_order(ssd, pixels):
-    sums = [zlib.crc32(data) for data in pixels]
-    seen = 0
-    for number, data in shown(names_of(ssd, size=cards.SIZE), repeat=None).take(10_000).as_numpy_iterator():
-        assert number == seen % COUNT
-        assert zlib.crc32(data) == sums[number], seen
-        seen += 1
-    assert seen == 10_000
-    assert ssd.status().largest > 1, "nothing ever went as a batch"
 
 
 @opencl

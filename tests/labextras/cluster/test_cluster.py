@@ -497,21 +497,49 @@ def test_how_elements_may_be_shared_is_said(c):
         c.elements(numbers(1), silence_s=0)
 
 
-CHILD = """
-import time
+NOTEBOOK = """
+import os, sys, time
 import labextras.cluster
-import labkit
+def sleep(process):
+    if os.fork():
+        open(f"{sys.argv[1]}/{process.number}", "w").close()
+    time.sleep(1000)
 print("begins", flush=True)
 with labextras.cluster.data_service(workers=2) as c:
     c.workers[0].ask("profile")
     print(*(server.address for server in c.servers), flush=True)
-    time.sleep(1000)
+    labextras.cluster.processes(2).run(sleep)
 """
 
 
-@pytest.mark.parametrize("after_s", [None, *(pytest.param(s, marks=pytest.mark.long) for s in (0.1, 1.0, 3.0))])
+@pytest.mark.parametrize("after_s", [None, *(pytest.param(s, marks=pytest.mark.long) for s in (0.1, 3.0))])
 def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
-    dies_and_leaves_nothing(tmp_path, after_s)
+    """Kill it so many seconds after it began to start a cluster and programs, or once all of them run."""
+    private, ran = tmp_path / "private", tmp_path / "ran"
+    private.mkdir()
+    ran.mkdir()
+    environment = {**os.environ, "TMPDIR": str(private), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    command, addresses = [sys.executable, "-c", NOTEBOOK.replace("sys.argv[1]", repr(str(ran)))], []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as parent:
+        assert parent.stdout.readline() == "begins\n"
+        if after_s is None:
+            addresses = parent.stdout.readline().split()
+            until(lambda: len(list(ran.iterdir())) == 2, "the programs to run")
+        else:
+            time.sleep(after_s)
+        children = psutil.Process(parent.pid).children(recursive=True)
+        if after_s is None:
+            assert len(children) == 9
+            for child in children:
+                mapped = [m.path for m in child.memory_maps() if "/dev/shm" in m.path]
+                opened = [file.path for file in child.open_files() if "/dev/shm" in file.path]
+                assert mapped + opened == [], "what a killed process holds in shared memory would stay"
+                assert not [n for n in child.net_connections("unix") if n.laddr], "a socket with a name would stay"
+            assert list(private.iterdir()), "it has a folder of its own"
+        parent.kill()
+    until(lambda: all(map(ended, children)), "the children to end")
+    assert not [address for address in addresses if cluster_network.answers(address)]
+    until(lambda: not list(private.iterdir()), "their files to go")
 
 
 EARLY = """
@@ -551,28 +579,6 @@ def test_where_there_is_no_more_memory_the_sentence_says_so(tmp_path):
     assert re.match(rf"dispatcher cannot start at localhost:\d+: .*it said: {reason}", first), first
     assert re.match(rf"a process cannot start: .*it said: {reason}", second), second
     assert not list(tmp_path.iterdir())
-
-
-def dies_and_leaves_nothing(folder, after_s):
-    """Kill the parent of a cluster, so many seconds after it began to start, or once it serves."""
-    command = [sys.executable, "-c", CHILD]
-    environment = {**os.environ, "TMPDIR": str(folder), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as parent:
-        assert parent.stdout.readline() == "begins\n"
-        addresses = parent.stdout.readline().split() if after_s is None else time.sleep(after_s) or []
-        children = psutil.Process(parent.pid).children(recursive=True)
-        if after_s is None:
-            assert len(children) == 4
-            for child in children:
-                mapped = [m.path for m in child.memory_maps() if "/dev/shm" in m.path]
-                opened = [file.path for file in child.open_files() if "/dev/shm" in file.path]
-                assert mapped + opened == [], "what a killed process holds in shared memory would stay"
-                assert not [n for n in child.net_connections("unix") if n.laddr], "a socket with a name would stay"
-            assert list(folder.iterdir()), "it has a folder of its own"
-        parent.kill()
-    until(lambda: all(map(ended, children)), "the children to end")
-    assert not [address for address in addresses if cluster_network.answers(address)]
-    until(lambda: not list(folder.iterdir()), "their files to go")
 
 
 @pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])

@@ -7,7 +7,6 @@ import gc
 import os
 import re
 import signal
-import subprocess
 import sys
 import tempfile
 import threading
@@ -198,41 +197,6 @@ def test_both_processes_are_on_one_clock_and_the_all_reduce_waits_for_the_late_o
     starts = [trace.start_ns[trace.select("transfer", kind="script")] for trace in traces]
     assert len(ends[0]) == len(ends[1]) == 4
     assert (np.minimum(*ends) >= np.maximum(*starts)).all(), "the clocks of the processes are one"
-
-
-def fit(process, strategy):
-    import keras
-    import tensorflow as tf
-
-    if strategy == "MirroredStrategy":
-        cpu = tf.config.list_physical_devices("CPU")[0]
-        tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
-        made = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    else:
-        made = getattr(tf.distribute, strategy)() if strategy else tf.distribute.get_strategy()
-    with made.scope():
-        keras.utils.set_random_seed(1)
-        model = keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(5)])
-        model.compile(keras.optimizers.SGD(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    data = tf.data.Dataset.from_tensor_slices((IMAGES, LABELS)).batch(BATCH, drop_remainder=True)
-    losses = model.fit(data, epochs=2, verbose=0).history["loss"]
-    return losses, made.num_replicas_in_sync
-
-
-@pytest.mark.long
-def test_two_devices_of_one_process_train_with_fit_as_one(several):
-    (one, _), (two, replicas) = (
-        several.run(fit, processes=1, strategy=name).results[0] for name in (None, "MirroredStrategy")
-    )
-    assert replicas == 2
-    np.testing.assert_allclose(two, one, rtol=1e-5)
-
-
-@pytest.mark.long
-def test_fit_of_keras_3_fails_on_several_processes_which_is_why_the_loop_is_our_own(several):
-    # The day on which this works, notebook 14b can train with `model.fit`.
-    with pytest.raises(ClusterError, match=r"process \d said: ValueError: Attempt to convert a value \(PerReplica"):
-        several.run(fit, strategy="MultiWorkerMirroredStrategy")
 
 
 def mine():
@@ -529,43 +493,6 @@ def test_how_many_processes_there_may_be_is_said():
     for count in (0, 17, True):
         with pytest.raises(ValueError, match=f"count is {count}; allowed: a whole number from 1 to 16"):
             labextras.cluster.processes(count)
-
-
-CHILD = """
-import os, time
-import labextras.cluster
-import labextras.fit
-import labkit
-def sleep(process):
-    if os.fork():
-        open(f"{folder}/{process.number}", "w").close()
-    time.sleep(1000)
-folder = %r
-print("begins", flush=True)
-labextras.cluster.processes(2).run(sleep)
-"""
-
-
-@pytest.mark.parametrize("after_s", [None, *(pytest.param(s, marks=pytest.mark.long) for s in (0.1, 1.0, 3.0))])
-def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
-    """Kill the parent so many seconds after it began to start, or once the programs run."""
-    for name in ("private", "ran"):
-        (tmp_path / name).mkdir()
-    private, ran = tmp_path / "private", tmp_path / "ran"
-    paths = os.pathsep.join(filter(None, sys.path))
-    command, environment = [sys.executable, "-c", CHILD % str(ran)], {**os.environ, "TMPDIR": str(private)}
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env=environment | {"PYTHONPATH": paths}, text=True
-    ) as parent:
-        assert parent.stdout.readline() == "begins\n"
-        end = time.monotonic() + (600 if after_s is None else after_s)
-        while time.monotonic() < end and len(list(ran.iterdir())) < 2:
-            time.sleep(0.05)
-        children = psutil.Process(parent.pid).children(recursive=True)
-        assert after_s is not None or len(children) == 5
-        parent.kill()
-    until(lambda: all(map(ended, children)), "the children to end")
-    until(lambda: not list(private.iterdir()), "their files to go")
 
 
 @pytest.mark.long
