@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from labextras.cluster.elements import ClusterError, Elements
+from labextras.cluster.servers import ClusterServer
 from labkit.common.errors import error_text
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata.driver import Session, check_length
@@ -64,7 +65,8 @@ class ClusterSession(Session):
 
     def __init__(self, cluster: Any) -> None:
         super().__init__()
-        self.cluster, self.notes, self._asked = cluster, [], []
+        self.cluster, self.notes = cluster, []
+        self._asked: list[ClusterServer] = []
         self._refused: list[str] = []
         self.sampler = Sampler(tree=True)
         self._bytes: dict[str, int] = {}
@@ -86,14 +88,13 @@ class ClusterSession(Session):
         """Begin to watch, in workers first."""
         self._asked, self._refused = [], []
         try:
-            for number, worker in enumerate(self.cluster.workers):
-                if worker.ours:
-                    self._asked.append(number)  # before it answers: an interrupt does not recall what was asked
-                    try:
-                        worker.ask("profile")
-                    except ClusterError as error:
-                        self._asked.remove(number)
-                        self._refused.append(f"What {worker.name} did is not seen: {error}.")
+            for worker in self.cluster.workers if self.cluster.ours else ():
+                self._asked.append(worker)  # before it answers: an interrupt does not recall what was asked
+                try:
+                    worker.ask("profile")
+                except ClusterError as error:
+                    self._asked.remove(worker)
+                    self._refused.append(f"What {worker.name} did is not seen: {error}.")
             super().start()
         except BaseException:
             self._end_workers()
@@ -106,21 +107,14 @@ class ClusterSession(Session):
         received = {name: count - self._bytes.get(name, 0) for name, count in self.cluster.bytes.items()}
         own = super().stop(keep)
         node = next((name for name in own.names if name.endswith(_NODE)), _ROOT + _NODE)
-        seen: dict[int, Trace] = {}
-        for number in self._asked:
-            with contextlib.suppress(ClusterError):
-                found = self.cluster.workers[number].ask("profiled")
-                if found is not None:
-                    seen[number] = found
-        lost = [self.cluster.workers[number].name for number in self._asked if number not in seen]
-        self._asked = []
-        self.notes = [f"{name} died during the recording, and what it did is not seen." for name in lost]
-        self.notes += self._refused
-        if not any(worker.ours for worker in self.cluster.workers):
+        lost = "{} died during the recording, and what it did is not seen."
+        asked, seen = self._asked, self._end_workers()
+        self.notes = [lost.format(worker.name) for worker in asked if worker not in seen] + self._refused
+        if not self.cluster.ours:
             self.notes.append("What the workers did is not seen: this cluster was started by somebody else.")
-        made = {self.cluster.workers[n].address: _produced(trace) for n, trace in seen.items()}
+        made = {worker.address: _produced(trace) for worker, trace in seen.items()}
         names = {worker.address: worker.name for worker in self.cluster.workers}
-        workers = [_renamed(trace, self.cluster.workers[n].name, node) for n, trace in seen.items()]
+        workers = [_renamed(trace, worker.name, node) for worker, trace in seen.items()]
         merged = Trace.merge(_on_the_wire(own, made, names), *workers)
         events = sum(trace.run.profiler.events for trace in (own, *seen.values()))
         return merged.with_run(
@@ -135,12 +129,14 @@ class ClusterSession(Session):
         self._end_workers()
         super().discard()
 
-    def _end_workers(self) -> None:
-        """End the session in all workers without a trace."""
-        for number in self._asked:
+    def _end_workers(self) -> dict[ClusterServer, Trace]:
+        """End the session in all workers, and return what each saw that lives."""
+        seen = {}
+        for worker in self._asked:
             with contextlib.suppress(ClusterError):
-                self.cluster.workers[number].ask("profiled")
+                seen[worker] = worker.ask("profiled")
         self._asked = []
+        return seen
 
     def advice(self, trace: Trace) -> dict[str, str]:
         """Return what to change, by cause, where the network is what is waited for, with the bytes that came."""
