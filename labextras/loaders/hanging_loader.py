@@ -142,10 +142,10 @@ class HangWatch:
         computed_s = processor_seconds(workers) - time.thread_time()
         wanted_ns = {thread: sum(times) for thread, times in scheduled(one.pid for one in (*workers, me)).items()}
         wanted_ns.pop(str(threading.get_native_id()), None)
-        return Activity(time.monotonic(), computed_s, read, begun, _received([*workers, me]), wanted_ns)
+        return Activity(time.monotonic(), computed_s, read, begun, bytes_received([*workers, me]), wanted_ns)
 
 
-def _received(processes: list[psutil.Process]) -> int:
+def bytes_received(processes: list[psutil.Process]) -> int:
     """Return the bytes that the network brought, 0 where none of the processes is connected to another machine.
 
     Only a process itself can ask what its sockets took, so they are the bytes of all programs.
