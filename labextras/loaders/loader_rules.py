@@ -247,10 +247,7 @@ class _Workers(WorkerWaits):
             "turns": turns,
             "waits": waits,
             "few": self.at_once < self.cores * ONE_BY_ONE / 2 and self.cores > 1 and not self.lacks_cores,
-            "anew": cause == "start"
-            and self.processes
-            and blame != SOURCE
-            and not self.loader.turned_on("persistent_workers"),
+            "anew": self.processes and blame != SOURCE and not self.loader.turned_on("persistent_workers"),
         }
 
     def _more(self) -> str:

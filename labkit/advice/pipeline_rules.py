@@ -16,11 +16,7 @@ BUSY = (
 
 RULES = (
     # -- nobody is to blame
-    Rule(
-        "run.no-steps",
-        Facts(NO_STEPS),
-        "nothing can be said: the trace holds no train step.",
-    ),
+    Rule("run.no-steps", Facts(NO_STEPS), "nothing can be said: the trace holds no train step."),
     Rule(
         "run.slowest-process",
         Facts(NOTHING, together=34.1, together_in="all-reduce"),
@@ -29,9 +25,7 @@ RULES = (
         also=NOBODY,
     ),
     Rule(
-        "run.good-enough",
-        Facts(NOTHING),
-        "nothing: the accelerator is the limit, the input pipeline is good enough.",
+        "run.good-enough", Facts(NOTHING), "nothing: the accelerator is the limit, the input pipeline is good enough."
     ),
     Rule(
         "run.nothing-single",
@@ -125,12 +119,7 @@ RULES = (
         "less work in each call of the map, one op for all values in place of a loop: it runs {loop} {times:,.0f} "
         "times, as while_loop and map_fn do.",
     ),
-    Rule(
-        "run.busy",
-        Facts("prep", "DecodeJpeg", others=90, needs_cores=True),
-        BUSY,
-        also=_MADE,
-    ),
+    Rule("run.busy", Facts("prep", "DecodeJpeg", others=90, needs_cores=True), BUSY, also=_MADE),
     Rule(
         "prefetch.deeper",
         Facts("prep", "DecodeJpeg", rests=True),
@@ -150,11 +139,7 @@ RULES = (
         "fewer, larger elements for a batch: to hand over one of {small_bytes:,} bytes takes longer than to copy it. "
         "Let the source make many rows at a time, or batch lines or records before a map takes them apart.",
     ),
-    Rule(
-        "batch.fewer-bytes",
-        Facts("batch"),
-        "less to copy into a batch: smaller or uint8 elements, batch earlier.",
-    ),
+    Rule("batch.fewer-bytes", Facts("batch"), "less to copy into a batch: smaller or uint8 elements, batch earlier."),
     # -- nodes that do one thing after the other
     Rule(
         "prep.in-turn",

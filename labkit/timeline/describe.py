@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import textwrap
-from typing import TYPE_CHECKING
 
 from labkit.common.table import Table
 from labkit.timeline.lanes import WORK, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.wording import elide, milliseconds, percent
-
-if TYPE_CHECKING:
-    from labkit.timeline.timeline import Timeline
 
 _WIDTH = 100
 _LINES, _LANES = 30, 6
@@ -28,17 +24,6 @@ def provenance(run: Run) -> str:
     kind, name = run.accelerator.kind, run.accelerator.name
     words = (kind, "accelerator", name) if kind or name else ("accelerator not stated",)
     return f"{run.origin}{where} · {' '.join(filter(None, words))}{storage}"
-
-
-def figures(timeline: Timeline) -> str:
-    """Return the figures of a run on one line."""
-    parts = [f"accelerator busy {percent(timeline.busy)}"]
-    if timeline.steps:
-        parts.append(f"step time {timeline.step_ms:,.1f} ms")
-    if timeline.images_per_s:
-        parts.append(f"{timeline.images_per_s:,.1f} images/s")
-    count = len(timeline.gaps)
-    return " · ".join([*parts, f"idle {milliseconds(timeline.idle_ns)} ms in {count:,} gap{'s' * (count != 1)}"])
 
 
 def longest_work(lane: Lane) -> list[tuple[str, int]]:
@@ -69,68 +54,84 @@ def thread_note(run: Run) -> str:
     return f"computed + queued for a core + blocked, % of the window: {' · '.join(parts)}{more}"
 
 
-def describe(timeline: Timeline) -> str:
-    """Return what a timeline holds as at most 30 lines of text."""
-    run, lines = timeline.run, []
+class Described:
+    """What a `Timeline` says in words, from the lanes, gaps and stalls that it has."""
 
-    def row(label: str, text: str) -> None:
-        """Add a labelled row, broken where a notebook or a terminal would break it less well."""
-        text = f"  {label:<17} {text}"
-        lines.append(textwrap.fill(text, _WIDTH, subsequent_indent=" " * 20, break_long_words=False))
+    @property
+    def figures(self) -> str:
+        """The figures of the run on one line."""
+        parts = [f"accelerator busy {percent(self.busy)}"]
+        if self.steps:
+            parts.append(f"step time {self.step_ms:,.1f} ms")
+        if self.images_per_s:
+            parts.append(f"{self.images_per_s:,.1f} images/s")
+        count = len(self.gaps)
+        return " · ".join([*parts, f"idle {milliseconds(self.idle_ns)} ms in {count:,} gap{'s' * (count != 1)}"])
 
-    lines.append(f"Timeline{f' of {run.name!r}' if run.name else ''}: {provenance(run)}")
-    if run.accelerator.describe:
-        row("accelerator", run.accelerator.describe)
-    if run.loader:
-        row("loader", str(run.loader))
-    if run.loader and run.tree:
-        tree, images = run.tree, run.job.images if run.job else run.images
-        each = f"{1e3 * tree.cpu_s / images:,.2f} ms of the processor per image, " if images else ""
-        row("processes", f"{tree.processes:,} in all: {each}{tree.memory_mb:,.0f} MB of memory")
-    steps = f"{timeline.steps} step{'' if timeline.steps == 1 else 's'}"
-    images = f", {timeline.images:,} images: {timeline.images_per_s:,.1f} images/s" if timeline.images_per_s else ""
-    row("window", f"{milliseconds(timeline.span_ns)} ms, {steps}{images}")
-    if not any(len(lane) for lane in timeline.lanes):
-        return "\n".join([*lines, "no spans: nothing was recorded in the window"])
-    row("accelerator busy", f"{percent(timeline.busy)}, idle for {milliseconds(timeline.idle_ns)} ms")
-    if timeline.steps:
-        wait, train = timeline.parts_ms
-        parts = f"wait for a batch {wait:,.1f} ms, train step {train:,.1f} ms (means)"
-        row("step time", f"{timeline.step_ms:,.1f} ms: {parts}")
-    if (others := run.host.others) is not None and others >= _OTHERS:
-        queued = run.processor.queued_ns if run.processor else None
-        ready = "" if queued is None else f"; ready threads of this process waited {queued / 1e6:,.0f} ms for one"
-        row("other programs", f"took {percent(others)} of the cores meanwhile{ready}")
-    if threads := thread_note(run):
-        row("threads", threads)
-    gaps = timeline.gaps.largest(_GAPS)
-    more = f" (of {len(timeline.gaps):,})" if len(timeline.gaps) > len(gaps) else ""
-    row("largest gaps", (" · ".join(map(str, gaps)) or "none") + more)
-    if timeline.steps and timeline.span_ns and timeline.explain:
-        stalls, split = timeline.stalls, timeline.split
-        fetch, prep = percent(split.fetch_stall), percent(split.prep_stall)
-        row("stalls", f"fetch stall {fetch}, prep stall {prep}: what each adds to the run")
-        shares = sorted(stalls.shares.items(), key=lambda item: -item[1])
-        parts = " · ".join(f"{cause} {percent(share)}" for cause, share in shares if share)
-        row("gaps wait for", f"{parts or 'nothing'} of the window")
-        if stalls.cause:
-            op = f": {stalls.blame}, {percent(stalls.blamed_share)} of the window" if stalls.blame else ""
-            effort = timeline.efforts.get(stalls.blame or "")
-            known = {True: "; it computes", False: "; it waits for something else", None: ""}
-            during = f"; meanwhile {stalls.during}" if stalls.during else ""
-            row("to blame", f"{stalls.cause}{op}{known[effort.computes] if effort else ''}{during}")
-        row("what to change", stalls.advice)
-    if timeline.span_ns:
-        words = {"both": "both", "pipeline": "only the pipeline", "accelerator": "only the accelerator"}
-        works = timeline.overlap_ns.items()
-        row("who works", " · ".join(f"{words.get(part, part)} {percent(ns / timeline.span_ns)}" for part, ns in works))
-    work = [(category, ns) for category, ns in timeline.work_ns.items() if ns]
-    if work:
-        label, unit = ("per image", timeline.images * 1e6) if timeline.images else ("thread time", 1e6)
-        parts = " · ".join(f"{category} {ns / unit:,.2f}" for category, ns in work)
-        row(label, f"{parts} · together {sum(ns for _, ns in work) / unit:,.2f} ms of thread time")
-    text = "\n".join(lines)
-    return "\n".join([text, *_lanes(timeline.lanes, _LINES - text.count("\n") - 3)])
+    def __str__(self) -> str:
+        """Return everything that a picture shows as at most 30 lines of text."""
+        run, lines = self.run, []
+
+        def row(label: str, text: str) -> None:
+            """Add a labelled row, broken where a notebook or a terminal would break it less well."""
+            text = f"  {label:<17} {text}"
+            lines.append(textwrap.fill(text, _WIDTH, subsequent_indent=" " * 20, break_long_words=False))
+
+        lines.append(f"Timeline{f' of {run.name!r}' if run.name else ''}: {provenance(run)}")
+        if run.accelerator.describe:
+            row("accelerator", run.accelerator.describe)
+        if run.loader:
+            row("loader", str(run.loader))
+        if run.loader and run.tree:
+            tree, images = run.tree, run.job.images if run.job else run.images
+            each = f"{1e3 * tree.cpu_s / images:,.2f} ms of the processor per image, " if images else ""
+            row("processes", f"{tree.processes:,} in all: {each}{tree.memory_mb:,.0f} MB of memory")
+        steps = f"{self.steps} step{'' if self.steps == 1 else 's'}"
+        images = f", {self.images:,} images: {self.images_per_s:,.1f} images/s" if self.images_per_s else ""
+        row("window", f"{milliseconds(self.span_ns)} ms, {steps}{images}")
+        if not any(len(lane) for lane in self.lanes):
+            return "\n".join([*lines, "no spans: nothing was recorded in the window"])
+        row("accelerator busy", f"{percent(self.busy)}, idle for {milliseconds(self.idle_ns)} ms")
+        if self.steps:
+            wait, train = self.parts_ms
+            parts = f"wait for a batch {wait:,.1f} ms, train step {train:,.1f} ms (means)"
+            row("step time", f"{self.step_ms:,.1f} ms: {parts}")
+        if (others := run.host.others) is not None and others >= _OTHERS:
+            queued = run.processor.queued_ns if run.processor else None
+            ready = "" if queued is None else f"; ready threads of this process waited {queued / 1e6:,.0f} ms for one"
+            row("other programs", f"took {percent(others)} of the cores meanwhile{ready}")
+        if threads := thread_note(run):
+            row("threads", threads)
+        gaps = self.gaps.largest(_GAPS)
+        more = f" (of {len(self.gaps):,})" if len(self.gaps) > len(gaps) else ""
+        row("largest gaps", (" · ".join(map(str, gaps)) or "none") + more)
+        if self.steps and self.span_ns and self.explain:
+            stalls, split = self.stalls, self.split
+            fetch, prep = percent(split.fetch_stall), percent(split.prep_stall)
+            row("stalls", f"fetch stall {fetch}, prep stall {prep}: what each adds to the run")
+            shares = sorted(stalls.shares.items(), key=lambda item: -item[1])
+            parts = " · ".join(f"{cause} {percent(share)}" for cause, share in shares if share)
+            row("gaps wait for", f"{parts or 'nothing'} of the window")
+            if stalls.cause:
+                op = f": {stalls.blame}, {percent(stalls.blamed_share)} of the window" if stalls.blame else ""
+                effort = self.efforts.get(stalls.blame or "")
+                known = {True: "; it computes", False: "; it waits for something else", None: ""}
+                during = f"; meanwhile {stalls.during}" if stalls.during else ""
+                row("to blame", f"{stalls.cause}{op}{known[effort.computes] if effort else ''}{during}")
+            row("what to change", stalls.advice)
+        if self.span_ns:
+            words = {"both": "both", "pipeline": "only the pipeline", "accelerator": "only the accelerator"}
+            works = self.overlap_ns.items()
+            row("who works", " · ".join(f"{words.get(part, part)} {percent(ns / self.span_ns)}" for part, ns in works))
+        work = [(category, ns) for category, ns in self.work_ns.items() if ns]
+        if work:
+            label, unit = ("per image", self.images * 1e6) if self.images else ("thread time", 1e6)
+            parts = " · ".join(f"{category} {ns / unit:,.2f}" for category, ns in work)
+            row(label, f"{parts} · together {sum(ns for _, ns in work) / unit:,.2f} ms of thread time")
+        text = "\n".join(lines)
+        return "\n".join([text, *_lanes(self.lanes, _LINES - text.count("\n") - 3)])
+
+    __repr__ = __str__
 
 
 def _lanes(lanes: tuple[Lane, ...], room: int) -> list[str]:

@@ -23,7 +23,7 @@ from labkit.timeline.causes import (
     split,
     stalls,
 )
-from labkit.timeline.describe import describe
+from labkit.timeline.describe import Described
 from labkit.timeline.gaps import Marks, find_gaps
 from labkit.timeline.intervals import Intervals, at_least, union, union_of
 from labkit.timeline.lanes import WORK, Lane, build
@@ -31,7 +31,7 @@ from labkit.timeline.trace import CATEGORIES, Trace
 from labkit.timeline.wording import short_op
 
 
-class Timeline:
+class Timeline(Described):
     """Lanes, busy shares, gaps and figures of a trace.
 
     Parameters
@@ -263,14 +263,6 @@ class Timeline:
     def busiest(self, most: int = 4) -> list[str]:
         """Return the names of the pipeline threads that work for longest, longest first: `most` of them."""
         return [lane.name for lane in sorted(self._pipeline, key=lambda lane: -lane.share)[:most]]
-
-    # -- words -------------------------------------------------------------------
-
-    def __str__(self) -> str:
-        """Return everything that a picture shows as some lines of text."""
-        return describe(self)
-
-    __repr__ = __str__
 
 
 def timeline_of(given: Timeline | Trace, verb: str) -> Timeline:

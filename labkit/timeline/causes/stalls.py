@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from labkit.advice import NOBODY, RULES, Advice, Facts, advise
 from labkit.advice.rule import HANDING_OVER, NO_STEPS, NOTHING, SEVERAL, UNSEEN
@@ -104,7 +104,7 @@ def stalls(
     facts = Facts(cause, blame or "the work", 100 * (run.host.others or 0.0), crowded, **_together(lanes, shares))
     theirs = (advise_run(facts, lanes, run, efforts) for advise_run in hooks.provided("labkit_advice"))
     if given := run.advice.get(cause):
-        said = Advice(given, ())
+        said = advise(replace(facts, needs_cores=True), RULES) if crowded else Advice(given, ())
     elif not (said := next(filter(None, theirs), None)):
         said = advise(Pipeline(causes, lanes, run, steps, overlap_ns, efforts).facts(facts, node, unsure), RULES)
     if cause in NOBODY:

@@ -59,11 +59,8 @@ ONE_CORE = 1.3
 #: a lock wakes only when that comes. From so many pauses in a second without a core, it waits for the interpreter.
 ASKS = 100
 
-#: A node that asks for this many times the elements that it hands on throws work away.
+#: A map that makes this many elements for each one in a batch makes some that are thrown away.
 THROWN_AWAY = 1.2
-
-#: A map that makes this many elements for each one in a batch may make some that nobody takes.
-MADE = 1.5
 
 #: A node that waits for more than this share of the time of an op is the one that calls it.
 CALLS = 0.6
@@ -71,10 +68,7 @@ CALLS = 0.6
 #: If more threads than this run an op, on average over the time in which any thread runs it, calls run in parallel.
 AT_ONCE = 1.25
 
-#: An element of so many parts takes a batch apart into as many copies.
-MANY_PARTS = 16
-
-#: An element of fewer bytes than this takes longer to hand over than to copy, and parallel batches are slower then.
+#: An element of fewer bytes than this takes longer to hand over than to copy.
 SMALL_BYTES = 4096
 
 #: Where fewer of the values of a batch than this only fill rows up, padding is not what takes the time.
@@ -83,21 +77,13 @@ PADDED = 0.1
 #: A function that runs an op so many times in one call goes through its values in a loop.
 LOOP = 32
 
-#: A call of a map with at least this many events that the timeline does not show, and this many times the events that
-#: it shows, holds a loop of short ops. This counts only if the cause of some gaps is unknown.
-HIDDEN, HIDDEN_PER_SEEN = 500, 4
-
-#: An inner pipeline of fewer elements than this has too few to make them in parallel.
-FEW = 4
-
 #: Calls of a map whose operations take less than this, on average, are short beside what it takes to make one: about
 #: 10 µs for a map of one element (notebook 06). Nanoseconds.
 SMALL_NS = 30_000
 #: And they matter where there are at least so many in a step.
 MANY_CALLS = 64
-#: Up to this length they are short, too, where handing over takes at least a share `HANDED_OVER` of the window:
-#: neither the pipeline nor the accelerator works meanwhile. Nanoseconds.
-SHORT_NS, HANDED_OVER = 200_000, 0.15
+#: Handing single elements on is worth a word from this share of the window on.
+HANDED_OVER = 0.15
 
 #: Where other programs hold at least this share of the cores,
 CROWDED = 0.5

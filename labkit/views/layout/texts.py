@@ -12,7 +12,7 @@ import numpy as np
 from labkit.common.palette import LEGEND, THEMES, text_on
 from labkit.common.table import Html, Table
 from labkit.timeline.causes import CAUSES
-from labkit.timeline.describe import figures, longest_work
+from labkit.timeline.describe import longest_work
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
@@ -135,9 +135,9 @@ def figures_and_blame(timeline: Timeline) -> str:
     """Return the figures of a run on one line, and what it waits for most."""
     stalls = timeline.stalls
     if not timeline.steps or not stalls.cause:
-        return figures(timeline)
+        return timeline.figures
     what = "the start of an epoch" if stalls.cause == "start" else stalls.blame or stalls.cause
-    return f"{figures(timeline)} · waits mostly for {what}{f', while {stalls.during}' if stalls.during else ''}"
+    return f"{timeline.figures} · waits mostly for {what}{f', while {stalls.during}' if stalls.during else ''}"
 
 
 def at_work(lanes: Iterable[Lane]) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 
 import loader_pool
 import pytest
+from uncrowded import uncrowded
 
 import labkit
 from labkit.common import other_programs
@@ -44,7 +45,7 @@ def test_the_cause_is_named_and_nothing_that_does_not_help(one, tmp_path, album)
     for seed in range(TRIES):
         accelerator = labkit.accelerators.modelled(step_ms=one.step_ms)
         trace = labkit.record(one.build(seed, tmp_path, album), accelerator, steps=14, warmup=4, progress=False)
-        stalls = Timeline(trace).stalls
+        stalls = Timeline(uncrowded(trace)).stalls
         seen.append(
             (stalls.cause, stalls.blame, stalls.advice, {k: round(v, 2) for k, v in stalls.shares.items() if v})
         )

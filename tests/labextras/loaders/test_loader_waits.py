@@ -112,7 +112,7 @@ class Processes:
 
 def recorded(loader, step_ms=5, steps=10):
     accelerator = labkit.accelerators.modelled(step_ms=step_ms)
-    return labkit.Timeline(labkit.record(loader, accelerator, steps=steps, warmup=3, progress=False))
+    return labkit.Timeline(uncrowded(labkit.record(loader, accelerator, steps=steps, warmup=3, progress=False)))
 
 
 @pytest.mark.sample(1)

@@ -706,7 +706,7 @@ def test_what_hidden_processes_do_is_nobodys_work_and_the_advice_says_so():
     stalls = labkit.Timeline(trace).stalls
     assert stalls.shares["unknown"] > 0.3, stalls.shares
     assert stalls.cause is None
-    assert "let the loader start its workers in the recording" in stalls.advice
+    assert stalls.rules == ("loader.hidden-processes",)
     assert labkit.record(batches(*[np.zeros((4, 8))] * 4), STEP, steps=1).run.loader.hidden == 0
 
 

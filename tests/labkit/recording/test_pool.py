@@ -9,6 +9,7 @@ import outside
 import pool
 import pytest
 import tensorflow as tf
+from uncrowded import uncrowded
 
 from labkit.common import other_programs
 from labkit.recording import accelerators, recorder, work
@@ -68,7 +69,7 @@ def test_the_cause_is_named_and_nothing_that_does_not_help(one, tmp_path, album)
         accelerator = accelerators.modelled(step_ms=one.step_ms)
         dataset = one.build(seed, tmp_path, album)
         trace = recorder.record(dataset, accelerator, steps=12, warmup=4, progress=False)
-        stalls = Timeline(trace).stalls
+        stalls = Timeline(uncrowded(trace)).stalls
         seen.append((stalls.cause, stalls.blame, stalls.advice))
         beside = (trace.run.host.others or 0) >= other_programs.BUSY
         wrong += bool(re.search(one.never, stalls.advice))
