@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 from crowd import starved
+from uncrowded import uncrowded
 
 import labkit
 from labkit.recording.recorder import RecordingError
