@@ -102,21 +102,21 @@ def assignments_collect(
     ),
     set_name: Annotated[str, typer.Option("--set", help="the set; files that name another are left out")] = "",
 ) -> None:
-    """Unpack a download of Moodle, Canvas, Blackboard, D2L or Google Classroom into <student>/<set>/."""
+    """Unpack a download of Moodle or Canvas, or a folder of plain names, into <student>/<set>/."""
     course = _tool("assignments.grader.course").Course()
     _tool("assignments.grader.downloads").collect(download, out, course.files, set_name, report=typer.echo)
 
 
 @assignments.command("export")
 def assignments_export(
-    platform: Annotated[str, typer.Argument(help="moodle, canvas, blackboard or d2l")],
+    platform: Annotated[str, typer.Argument(help="moodle or canvas")],
     set_name: Annotated[str, typer.Argument(metavar="SET", help="as in ps1_find_the_stall")],
     submissions: Annotated[Path, typer.Option(help="the folder with names.csv")] = Path("submissions"),
     out: Annotated[Path | None, typer.Option(help="the file; beside grades.csv by default")] = None,
 ) -> None:
     """Write the grades of a set as a CSV that a learning platform imports."""
-    downloads, root = _tool("assignments.grader.downloads"), _tool("assignments.grader.course").Course().root
-    text, left_out = downloads.export(root / "grades.csv", platform, set_name, downloads.names(submissions))
+    names, root = _tool("assignments.grader.names"), _tool("assignments.grader.course").Course().root
+    text, left_out = names.export(root / "grades.csv", platform, set_name, names.names(submissions))
     for sentence in left_out:
         typer.echo(f"  {sentence}")
     path = root / f"{platform}_{set_name}.csv" if out is None else out
@@ -128,9 +128,14 @@ def assignments_grade(
     submissions: Annotated[Path, typer.Argument(help="a folder of <student>/<set>/*.ipynb or <student>_<set>.ipynb")],
     out: Annotated[Path | None, typer.Option(help="the table; grades.csv in build/assignments by default")] = None,
     workers: Annotated[int, typer.Option(help="submissions that run at the same time")] = 2,
+    trust: Annotated[
+        bool, typer.Option("--trust", help="run without bubblewrap: nothing but time and memory is limited")
+    ] = False,
 ) -> None:
-    """Check, run and grade every submission, each in an isolated process of its own, into one CSV."""
+    """Check, run and grade every submission, each in a box of its own, into one CSV."""
     batch = _tool("assignments.grader.batch")
+    if not trust:
+        _tool("assignments.grader.box").require()
     course = _tool("assignments.grader.course").Course()
     out = out or course.root / "grades.csv"
     whole("workers", workers, 1)  # all of this before anything is released or graded: that takes long
@@ -138,7 +143,7 @@ def assignments_grade(
     _require_writable(out)
     try:
         course.release(None if "" in sets else sorted(sets))  # where no name tells the set, it may be any
-        rows = batch.grade(submissions, course, workers=workers, report=typer.echo)
+        rows = batch.grade(submissions, course, workers=workers, report=typer.echo, trust=trust)
     except KeyboardInterrupt:
         old = f": {out} is that of an earlier run" if out.exists() else ""
         typer.echo(f"\nlabkit: stopped, and no table was written{old}", err=True)

@@ -46,7 +46,7 @@ def _readers():
         code = [re.sub(r"(?m)^\s*[%!].*$", "pass", c.source) for c in cells if c.cell_type == "code"]
         yield ast.parse("\n".join([f"import {', '.join(PARTS)}", *code]))
         yield mentioned("\n".join(c.source for c in cells if c.cell_type == "markdown"))
-    for page in ("README.md", "notebooks/INSTRUCTORS.md"):
+    for page in ("README.md", "docs/instructors/grading.md", "notebooks/INSTRUCTORS.md"):
         for block in re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
             yield ast.parse(block)
         yield mentioned((ROOT / page).read_text(encoding="utf-8"))

@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import os
+import re
 import stat
 import subprocess
 import tracemalloc
@@ -13,9 +14,11 @@ import zipfile
 
 import pytest
 from class_of_25 import roster
+from hypothesis import given
+from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from assignments.grader import batch, course, downloads
+from assignments.grader import batch, course, downloads, names, pages
 from labkit.cli import app
 
 SETS = (roster.PS1, roster.PS2, roster.PS3)
@@ -25,22 +28,17 @@ PLACES = {
     f"Ada Lovelace_1234567_assignsubmission_file_/{PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
     f"Ada Lovelace_1234567_assignsubmission_file/mine {PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
     f"Ada Lovelace_1234567_assignsubmission_file_{PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
+    f"Ada Lovelace_1234567_assignsubmission_onlinetext_/{PS3}.html": ("Ada Lovelace", "1234567", "moodle"),
+    f"Set 3/Ada Lovelace_1234567_assignsubmission_file_/{PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
     f"lovelaceada_12345_67890_{PS3}.ipynb": ("lovelaceada", "12345", "canvas"),
     f"lovelaceada_LATE_12345_67890_{PS3}-2.ipynb": ("lovelaceada", "12345", "canvas"),
-    f"Problem set_3_alovelace_attempt_2026-11-22-10-00-00_{PS3}.ipynb": ("alovelace", "alovelace", "blackboard"),
-    f"12345-67890 - Ada Lovelace - Nov 22, 2026 1000 AM/{PS3}.ipynb": ("Ada Lovelace", "", "d2l"),
-    f"12345-67890 - Ada Lovelace - Nov 22, 2026 1000 AM - {PS3}.ipynb": ("Ada Lovelace", "", "d2l"),
-    f"Ada Lovelace - {PS3}.ipynb": ("Ada Lovelace", "Ada Lovelace", "classroom"),
-    f"Copy of alovelace_{PS3}.ipynb": ("alovelace", "alovelace", ""),
+    f"lovelaceada_12345_question_67_89_{PS3}.ipynb": ("lovelaceada", "12345", "canvas"),
+    f"Ada Lovelace - Copy of {PS3} (1).ipynb": ("Ada Lovelace", "Ada Lovelace", ""),
+    f"Copy of Copy of alovelace_{PS3}.ipynb": ("alovelace", "alovelace", ""),
     f"alovelace/Copy of {PS3}.ipynb": ("alovelace", "alovelace", ""),
     f"{PS3}/alovelace/answers.ipynb": ("alovelace", "alovelace", ""),
     f"{PS3}/alovelace.ipynb/x.ipynb": ("alovelace.ipynb", "alovelace.ipynb", ""),
     f"alovelace/{PS3}/x.ipynb": ("alovelace", "alovelace", ""),
-    f"lovelaceada_12345_question_67_89_{PS3}.ipynb": ("lovelaceada", "12345", "canvas"),
-    f"Ada Lovelace_1234567_assignsubmission_onlinetext_/{PS3}.html": ("Ada Lovelace", "1234567", "moodle"),
-    f"Ada Lovelace - Copy of {PS3} (1).ipynb": ("Ada Lovelace", "Ada Lovelace", "classroom"),
-    f"Copy of Copy of alovelace_{PS3}.ipynb": ("alovelace", "alovelace", ""),
-    f"Set 3/Ada Lovelace_1234567_assignsubmission_file_/{PS3}.ipynb": ("Ada Lovelace", "1234567", "moodle"),
 }
 
 
@@ -58,7 +56,7 @@ def test_a_platforms_name_is_a_student_and_a_set(tmp_path, place):
     (handed,) = batch.collect(tmp_path / "out", SETS)
     assert (handed.student, handed.set_name, len(handed.files)) == (found.student, PS3, 1)
     assert batch.STUDENT.fullmatch(found.student)
-    assert downloads.names(tmp_path / "out") == [found]
+    assert names.names(tmp_path / "out") == [found]
 
 
 def test_the_set_may_be_said_and_students_of_one_name_stay_apart(tmp_path):
@@ -74,7 +72,9 @@ def test_the_set_may_be_said_and_students_of_one_name_stay_apart(tmp_path):
     more = {"Zoë Ng_2_assignsubmission_file_/x.ipynb": "later", "Al_3_assignsubmission_file_/x.ipynb": "3"}
     again = downloads.collect(pack(tmp_path / "y.zip", more), tmp_path / "out", SETS, given=PS3)
     assert [s.student for s in again] == ["Zoe-Ng", "Zoe-Ng-2", "Al"]
-    assert {p.name for p in (tmp_path / "out" / "Zoe-Ng-2" / PS3).iterdir()} == {"x.ipynb", "x-2.ipynb"}
+    assert {str(p.relative_to(tmp_path / "out" / "Zoe-Ng-2" / PS3)) for p in tmp_path.glob("out/Zoe-Ng-2/*/*/*")} == {
+        f"download-{n}/x.ipynb" for n in (1, 2, 3)
+    }
 
 
 def test_a_file_cannot_speak_for_another_student(tmp_path):
@@ -84,27 +84,6 @@ def test_a_file_cannot_speak_for_another_student(tmp_path):
     files = {f"M_1_assignsubmission_file_/Ada_2_assignsubmission_file_{PS3}.ipynb": "{}"}
     (found,) = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out2", SETS)
     assert found.id == "1"
-
-
-def test_the_title_before_a_user_name_may_have_underscores(tmp_path):
-    files = {f"Set_3_{author}_attempt_2026-11-22-10-00-00_{PS3}.ipynb": "{}" for author in ("a_lee", "b_lee", "hopper")}
-    files["Set_3_a_lee_attempt_2026-11-22-10-00-00.txt"] = "Submitted late"
-    found = downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)
-    assert sorted(s.id for s in found) == ["a_lee", "b_lee", "hopper"]
-    assert len(batch.collect(tmp_path / "out", SETS)) == 3
-
-
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_several_attempts_the_newest_is_graded(tmp_path, order):
-    messages, days = [], {"09-30": "old", "10-02": "new", "10-01": "old"}
-    files = {f"Set 3_{author}_attempt_2026-{day}-10-00-00_{PS3}.ipynb": text for author in ("ada", "bob")
-             for day, text in list(days.items())[::order]}  # fmt: skip
-    files[f"Set 3_ada_attempt_2026-09-29-10-00-00_{roster.PS1}.ipynb"] = "another set"
-    files["Set 3_ada_attempt_2026-10-05-10-00-00.txt"] = "An attempt without a file"
-    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, report=messages.append)
-    handed = {(h.student, h.set_name): [f.read_text() for f in h.files] for h in batch.collect(tmp_path / "out", SETS)}
-    assert handed == {("ada", roster.PS1): ["another set"], ("ada", PS3): ["new"], ("bob", PS3): ["new"]}
-    assert sum("is an earlier attempt" in line for line in messages) == 4
 
 
 def test_nothing_is_unpacked_outside_of_the_folder(tmp_path):
@@ -120,7 +99,7 @@ def test_nothing_is_unpacked_outside_of_the_folder(tmp_path):
     downloads.collect(tmp_path / "x.zip", tmp_path / "out", SETS, report=messages.append)
     assert {p.name for p in tmp_path.iterdir()} == {"x.zip", "out"}
     assert {p.name for p in (tmp_path / "out").iterdir()} == {"ada", "names.csv"}
-    assert sum("leads out of the zip" in line for line in messages) == 5
+    assert sum("leads out of it" in line for line in messages) == 5
     assert sum("is a link" in line for line in messages) == 1
 
 
@@ -133,7 +112,7 @@ def test_no_link_that_another_program_unpacked_leads_out_of_the_folder(tmp_path,
     files = {moodle("Ada", 1): "{}", moodle("Bob", 2): "{}"}
     downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, report=messages.append)
     assert not list(elsewhere.iterdir())
-    assert (out / "Ada" / PS3 / f"{PS3}.ipynb").exists()
+    assert (out / "Ada" / PS3 / "download-1" / f"{PS3}.ipynb").exists()
     assert sum("would be written to another folder: Bob is a link" in line for line in messages) == 1
 
 
@@ -157,23 +136,20 @@ def test_what_is_too_much_is_refused_before_anything_is_written(tmp_path, monkey
 HEADS = {
     "moodle": ["Identifier", "Full name", "Grade", "Last modified (grade)", "Feedback comments"],
     "canvas": ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", PS3],
-    "blackboard": ["Username", PS3],
-    "d2l": ["Username", f"{PS3} Points Grade", "End-of-Line Indicator"],
 }
-IDS = {"moodle": "Participant 77", "canvas": "77", "blackboard": "77", "d2l": "77"}
+IDS = {"moodle": "Participant 77", "canvas": "77"}
 
 
 @pytest.mark.parametrize("platform", HEADS)
 def test_grades_go_back_under_the_platforms_own_ids(tmp_path, platform):
-    students = [downloads.Student("Ada-L", "Ada L, Ph. D.", "77", platform), downloads.Student("Al", "Al", "", "d2l")]
+    students = [names.Student("Ada-L", "Ada L, Ph. D.", "77", platform)]
     rows = [
         batch.Row("Ada-L", PS3, "x", "graded", {"3.1": 20, "3.2": 12.5}, "=1: fails"),
-        batch.Row("Al", PS3, "x", "graded", {"3.1": 20}, ""),
         batch.Row("err", PS3, "x", "error", {"3.1": 0}, "Grade it by hand."),
         batch.Row("Ada-L", roster.PS1, "x", "graded", {"1.1": 3}, ""),
     ]
     batch.write(rows, tmp_path / "grades.csv")
-    text, left_out = downloads.export(tmp_path / "grades.csv", platform, PS3, students)
+    text, left_out = names.export(tmp_path / "grades.csv", platform, PS3, students)
     head, *lines = csv.reader(io.StringIO(text))
     assert head == HEADS[platform]
     (line,) = [line for line in lines if "Points Possible" not in line[0]]
@@ -181,11 +157,11 @@ def test_grades_go_back_under_the_platforms_own_ids(tmp_path, platform):
     assert IDS[platform] in line
     assert "32.5" in line
     assert not any(cell.startswith("=") for cell in line)
-    assert [sentence.split(" is left out")[0] for sentence in left_out] == ["Al", "err"]
-    with pytest.raises(ValueError, match="Google Classroom takes no file of grades; allowed: moodle"):
-        downloads.export(tmp_path / "grades.csv", "classroom", PS3, students)
+    assert [sentence.split(" is left out")[0] for sentence in left_out] == ["err"]
+    with pytest.raises(ValueError, match="the platform is 'classroom'; allowed: moodle, canvas"):
+        names.export(tmp_path / "grades.csv", "classroom", PS3, students)
     with pytest.raises(ValueError, match="holds no grade of 'ps9'"):
-        downloads.export(tmp_path / "grades.csv", platform, "ps9", students)
+        names.export(tmp_path / "grades.csv", platform, "ps9", students)
 
 
 def test_the_verbs_collect_and_tell_who_is_who(tmp_path):
@@ -224,8 +200,8 @@ def test_a_file_of_grades_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch)
     old = tmp_path / "old.csv"
     old.write_text("what stood there before")
     os.link(old, tmp_path / "link")
-    for out in (tmp_path / "new" / "blackboard.csv", old):
-        done = CliRunner().invoke(app, ["assignments", "export", "blackboard", PS3, "--out", str(out)])
+    for out in (tmp_path / "new" / "canvas.csv", old):
+        done = CliRunner().invoke(app, ["assignments", "export", "canvas", PS3, "--out", str(out)])
         assert done.exit_code == 0
         assert f"{out}\n" in done.output
         assert "Ada-L" in out.read_text()
@@ -251,8 +227,8 @@ def moodle(name, number=1, file=f"{PS3}.ipynb"):
         ("\u202eAda", "Ada", "Ada"),
         ("Zoe\u0308", "Zo\u00eb", "Zoe"),
         (".Ada", ".Ada", "Ada"),
-        ("names.csv", "names.csv", "names.csv-1"),
-        (PS3, PS3, f"{PS3}-1"),
+        ("names.csv", "names.csv", "names.csv-2"),
+        (PS3, PS3, f"{PS3}-2"),
         ("=cmd|x!A1", "=cmd|x!A1", "cmd-x-A1"),
         ("'=1", "'=1", "1"),
         ("-7", "-7", "7"),
@@ -262,7 +238,7 @@ def test_an_odd_name_is_one_student_in_the_list_and_on_the_disk(tmp_path, name, 
     files = pack(tmp_path / "x.zip", {moodle(name): "{}"})
     (found,) = downloads.collect(files, tmp_path / "out", SETS)
     assert (found.name, found.student) == (shown, folder)
-    assert downloads.collect(files, tmp_path / "out", SETS) == downloads.names(tmp_path / "out") == [found]
+    assert downloads.collect(files, tmp_path / "out", SETS) == names.names(tmp_path / "out") == [found]
     (handed,) = batch.collect(tmp_path / "out", SETS)
     assert (handed.student, handed.set_name) == (folder, PS3)
 
@@ -302,21 +278,15 @@ def in_directory(place, value):
         in_directory(10, b"\x4d"),
         in_directory(24, b"\x01\0\0\0"),
         in_directory(42, b"\xff\xff\xff"),
+        in_directory(10, b"\x0e"),
     ],
-    ids=["encrypted", "wrong sum", "unknown packing", "wrong size", "nowhere"],
+    ids=["encrypted", "wrong sum", "unknown packing", "wrong size", "nowhere", "no lzma"],
 )
 def test_one_broken_file_costs_no_other(tmp_path, spoil):
     messages, path = [], pack(tmp_path / "x.zip", {moodle("Eve", 1): "{}", moodle("Ada", 2): "{}"})
     path.write_bytes(spoil(path.read_bytes()))
     found = downloads.collect(path, tmp_path / "out", SETS, report=messages.append)
     assert [s.name for s in found] == ["Ada"]
-    assert sum("Eve" in line and "cannot be unpacked" in line for line in messages) == 1
-
-
-def test_a_file_that_is_no_lzma_costs_no_other(tmp_path):
-    messages, path = [], pack(tmp_path / "x.zip", {moodle("Eve", 1): "[" + 99 * " " + "]", moodle("Ada", 2): "{}"})
-    path.write_bytes(in_directory(10, b"\x0e")(path.read_bytes()))
-    assert [s.name for s in downloads.collect(path, tmp_path / "out", SETS, report=messages.append)] == ["Ada"]
     assert sum("Eve" in line and "cannot be unpacked" in line for line in messages) == 1
 
 
@@ -345,19 +315,32 @@ def test_entries_that_are_no_files_are_no_students(tmp_path):
     (tmp_path / "f" / "Ada" / f"{PS3}.ipynb").write_text("{}")
     (tmp_path / "f" / "Ada" / ".ipynb_checkpoints" / f"{PS3}.ipynb").write_text("old")
     downloads.collect(tmp_path / "f", tmp_path / "out2", SETS)
-    assert (tmp_path / "out2" / "Ada" / PS3 / f"{PS3}.ipynb").read_text() == "{}"
-    assert len(list((tmp_path / "out2" / "Ada" / PS3).iterdir())) == 1
+    assert (tmp_path / "out2" / "Ada" / PS3 / "download-1" / f"{PS3}.ipynb").read_text() == "{}"
+    assert len(list((tmp_path / "out2" / "Ada" / PS3).glob("*/*"))) == 1
 
 
 def test_many_files_of_one_name_are_not_all_compared(tmp_path):
     messages = []
     files = {moodle("Eve", 1, f"{n}/{PS3}.ipynb"): str(n) for n in range(50)} | {moodle("Ada", 2): "{}"}
     downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS, report=messages.append)
-    assert len(list((tmp_path / "out" / "Eve" / PS3).iterdir())) == 20
+    assert len(list((tmp_path / "out" / "Eve" / PS3 / "download-1").iterdir())) == 20
     assert sum("more than 20 files of that name" in line for line in messages) == 30
 
 
-FORMULAS = ["=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1"]
+FORMULAS = [
+    "=1+1",
+    "+1+1",
+    "-1+1",
+    "@SUM(A1)",
+    "\t=1",
+    "\r=1",
+    "\uff1d1",
+    "x;=1+1;y",
+    "x\t+1",
+    'x;  "=1"',
+    "a\n@b",
+    "'=1",
+]
 
 
 @pytest.mark.parametrize("text", FORMULAS)
@@ -367,12 +350,18 @@ def test_no_table_holds_a_formula_and_numbers_stay_numbers(tmp_path, text):
     assert line["total"] == line["3.1"] == "-2.5"
     batch.write(rows, tmp_path / "grades.csv")
     for platform in HEADS:
-        exported, _ = downloads.export(
-            tmp_path / "grades.csv", platform, PS3, [downloads.Student("ada", text, text, platform)]
-        )
+        exported, _ = names.export(tmp_path / "grades.csv", platform, PS3, [names.Student("ada", text, text, platform)])
         assert "-2.5" in exported
-        for cell in [*line.values(), *(cell for line in csv.reader(io.StringIO(exported)) for cell in line)]:
+        cells = [*line.values(), *(cell for line in csv.reader(io.StringIO(exported)) for cell in line)]
+        # Spreadsheets also split a table at semicolons and tabs, whatever stands around it.
+        cells += [part.strip(' "') for cell in cells for part in re.split("[;\t\n]", cell)]
+        for cell in cells:
             assert cell == "-2.5" or not cell.startswith(tuple("=+-@\t\r\uff1d")), platform
+
+
+@given(st.text(st.sampled_from("=-;\t\n'a\" ")))
+def test_a_cell_is_read_back_as_the_text_that_it_was(text):
+    assert pages.of_cell(pages.as_cell(text)) == text
 
 
 def test_a_table_shows_no_sign_that_a_terminal_obeys(tmp_path):
@@ -407,9 +396,6 @@ def test_who_hands_in_again_is_graded_on_the_newer_file(tmp_path, name):
     collect(Ada="old", Bob="old")
     collect(Ada="new")
     assert graded(out) == {("Ada", PS3): ["new"], ("Bob", PS3): ["old"]}
-    assert [line for line in messages if "older" in line] == [
-        f"older, and graded only where nothing newer is of its set: Ada/{PS3}/{PS3}.ipynb"
-    ]
     collect(Ada="new")
     assert graded(out)["Ada", PS3] == ["new"]
     collect(Ada="old")  # she takes it back
@@ -455,15 +441,6 @@ def test_what_was_replaced_stays_replaced_when_the_next_set_comes(tmp_path):
     }
 
 
-@pytest.mark.parametrize("order", [1, -1])
-def test_of_attempts_on_d2l_the_newest_is_graded(tmp_path, order):
-    dates = {"Sep 30, 2026 1159 PM": "old", "Oct. 2, 2026 1230 AM": "old", "Oct 2, 2026 115 PM": "new"}
-    files = {f"1-2 - {author} - {date}/{PS3}.ipynb": text for author in ("Ada L", "Bob")
-             for date, text in list(dates.items())[::order]}  # fmt: skip
-    downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)
-    assert graded(tmp_path / "out") == {("Ada-L", PS3): ["new"], ("Bob", PS3): ["new"]}
-
-
 @pytest.mark.parametrize("name", ["作业", "ДЗ", "🎉", "---", ""])
 def test_a_file_without_a_plain_letter_keeps_its_ending(tmp_path, name):
     files = {moodle("Li", 1, f"{name}.ipynb"): "{}"}
@@ -490,10 +467,7 @@ def test_a_file_that_says_less_than_it_unpacks_to_fills_no_memory(tmp_path, pack
 
 
 @pytest.mark.parametrize("stray", [None, "desktop.ini", "Set 3/index.html", "Set 3/Untitled.ipynb", "Set 3/a.xlsx"])
-@pytest.mark.parametrize(
-    "place",
-    ["{} - " + PS3 + ".ipynb", "{}_1_assignsubmission_file_/x.ipynb", "1-2 - {} - Nov 22, 2026 1000 AM/x.ipynb"],
-)
+@pytest.mark.parametrize("place", ["{}_1_2_x.ipynb", "{}_1_assignsubmission_file_/x.ipynb"])
 def test_students_in_one_more_folder_stay_apart_whatever_lies_beside_them(tmp_path, place, stray):
     messages = []
     files = {f"Set 3/{place.format(author)}": author for author in ("Ada", "Bob")} | ({stray: "x"} if stray else {})
@@ -503,56 +477,12 @@ def test_students_in_one_more_folder_stay_apart_whatever_lies_beside_them(tmp_pa
     assert sum("tells no student" in line for line in messages) == bool(stray)
 
 
-def test_a_student_alone_in_a_folder_is_nobody_else(tmp_path):
-    files = {f"ada/{name}.ipynb": name for name in (PS3, f"draft_{PS3}", f"old - {PS3}")}
-    assert [s.name for s in downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)] == ["ada"]
-    for names in ([f"Lab - {PS3}"], [f"Lab - {PS3}", f"Copy of Lab - {PS3} (1)", f"Lab - {roster.PS1}"]):
-        files = {f"ada/{name}.ipynb": name for name in names}
-        assert [s.name for s in downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)] == ["ada"]
-    files = {f"ada/{PS3}/old - {PS3}.ipynb": ""}
-    assert [s.name for s in downloads.collect(pack(tmp_path / "x.zip", files), tmp_path / "out", SETS)] == ["ada"]
-
-
-def test_an_old_set_in_the_box_of_another_is_left_out_or_said(tmp_path):
-    messages, out = [], tmp_path / "out"
-    canvas = "{}_12345_9{}_{}.ipynb".format
-    downloads.collect(pack(tmp_path / "x.zip", {canvas("mallory", 1, roster.PS2): "2"}), out, SETS)
-    files = {canvas("mallory", 2, PS3): "3", canvas("mallory", 3, roster.PS1): "1", canvas("ada", 4, PS3): "3"}
-    files[canvas("bob", 5, PS3)] = "3"
-    downloads.collect(pack(tmp_path / "y.zip", files), out, SETS, PS3, messages.append)
+def test_an_old_set_in_the_box_of_another_is_left_out(tmp_path):
+    messages, canvas = [], "{}_12345_9{}_{}.ipynb".format
+    files = {canvas("mallory", 2, PS3): "3", canvas("mallory", 3, roster.PS1): "1"}
+    downloads.collect(pack(tmp_path / "y.zip", files), tmp_path / "out", SETS, PS3, messages.append)
     assert sum(f"is of {roster.PS1}, and {PS3} was handed in" in line for line in messages) == 1
-    assert ("mallory", roster.PS1) not in graded(out)
-    downloads.collect(tmp_path / "y.zip", out, SETS, report=messages.append)
-    assert f"of another set than most: mallory/{roster.PS1}/{roster.PS1}.ipynb" in messages
-
-
-def test_two_students_of_one_name_on_d2l_are_told_apart_by_their_numbers(tmp_path):
-    out, place = tmp_path / "out", "{}-7 - Wei Zhang - Nov 22, 2026 1{}00 AM/{}.ipynb".format
-    files = {place(1, 0, PS3): "1", place(2, 1, PS3): "2"}
-    downloads.collect(pack(tmp_path / "x.zip", files), out, SETS)
-    found = downloads.collect(pack(tmp_path / "y.zip", {place(2, 0, roster.PS1): "3"}), out, SETS)
-    assert [(s.name, s.numbers) for s in found] == [("Wei Zhang", "1"), ("Wei Zhang", "2")]
-    one, two = (s.student for s in found)
-    assert graded(out) == {(one, PS3): ["1"], (two, PS3): ["2"], (two, roster.PS1): ["3"]}
-    # A list from before there were numbers: the first student of the name is the one in the list.
-    downloads.collect(pack(tmp_path / "z.zip", {f"Al/{PS3}.ipynb": ""}), tmp_path / "old", SETS)
-    (tmp_path / "old" / "names.csv").write_text("student,name,id,platform\nWei,Wei Zhang,wz,d2l\n")
-    found = downloads.collect(tmp_path / "x.zip", tmp_path / "old", SETS)
-    assert [(s.id, s.numbers) for s in found] == [("wz", "1"), ("", "2")]
-
-
-def test_where_blackboards_user_names_begin_is_said_and_asked_of_the_list(tmp_path):
-    messages, out, place = [], tmp_path / "out", "Set 3_{}_attempt_2026-11-2{}-10-00-00_{}.ipynb".format
-    files = {place(author, 2, PS3): author for author in ("s_1", "s_2")}
-    downloads.collect(pack(tmp_path / "x.zip", files), out, SETS, report=messages.append)
-    assert "user names of Blackboard are what follows 'Set 3_s_'; if not, correct the ids in names.csv" in messages
-    corrected = (out / "names.csv").read_text().replace(",1,black", ",s_1,black").replace(",2,black", ",s_2,black")
-    (out / "names.csv").write_text(corrected)
-    files = {place("s_2", 4, PS3): "again"}
-    found = downloads.collect(pack(tmp_path / "y.zip", files), out, SETS, report=messages.append)
-    assert [s.id for s in found] == ["s_1", "s_2"]
-    assert "user names of Blackboard are what follows 'Set 3_'; if not, correct the ids in names.csv" in messages
-    assert graded(out)["2", PS3] == ["again"]
+    assert graded(tmp_path / "out").keys() == {("mallory", PS3)}
 
 
 def test_moodles_numbers_of_one_student_in_several_sets_are_hers(tmp_path):
@@ -570,7 +500,7 @@ def test_moodles_numbers_of_one_student_in_several_sets_are_hers(tmp_path):
     assert [len(texts) for texts in graded(out).values()] == [1] * 7
     batch.write([batch.Row("Ada", name, "x", "graded", {"1": 7}) for name in SETS], tmp_path / "grades.csv")
     for name, number in ((roster.PS1, 1), (PS3, 11), (roster.PS2, 1)):
-        text, _ = downloads.export(tmp_path / "grades.csv", "moodle", name, found)
+        text, _ = names.export(tmp_path / "grades.csv", "moodle", name, found)
         assert text.splitlines()[1].startswith(f"Participant {number},Ada,7,")
 
 
@@ -589,14 +519,14 @@ def test_a_file_that_tells_no_set_is_of_the_student_whose_other_file_does(tmp_pa
 
 def test_moodle_reads_a_time_in_its_own_zone_unless_it_is_told_another(tmp_path):
     batch.write([batch.Row("Ada", PS3, "x", "graded", {"1": 7})], tmp_path / "grades.csv")
-    (line,) = csv.DictReader(io.StringIO(downloads.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
+    (line,) = csv.DictReader(io.StringIO(names.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
     assert line["Last modified (grade)"].endswith(" UTC")
 
 
 def test_words_of_students_are_no_html_in_moodles_feedback(tmp_path):
     sentence = "3.4: ValueError: '<img src=x onerror=alert(1)> <a href=//evil.test>a & b</a>'"
     batch.write([batch.Row("Ada", PS3, "x", "graded", {"1": 7}, sentence)], tmp_path / "grades.csv")
-    (line,) = csv.DictReader(io.StringIO(downloads.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
+    (line,) = csv.DictReader(io.StringIO(names.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
     assert "<" not in line["Feedback comments"]
     assert html.unescape(line["Feedback comments"]) == sentence
 
@@ -605,23 +535,26 @@ def test_words_of_students_are_no_html_in_moodles_feedback(tmp_path):
 @pytest.mark.parametrize("sign", [",", ";", "\t"])
 def test_a_list_of_names_that_a_spreadsheet_saved_is_the_same_list(tmp_path, sign, end):
     out = tmp_path / "out"
-    files = pack(tmp_path / "x.zip", {f"1-2 - Ada, PhD - Nov 22, 2026 1000 AM/{PS3}.ipynb": "{}"})
+    files = pack(tmp_path / "x.zip", {f"Ada, PhD_7_8_{PS3}.ipynb": "{}"})
     (found,) = downloads.collect(files, out, SETS)
     rows = list(csv.reader(io.StringIO((out / "names.csv").read_text())))
-    rows[1][2] = "alovelace"
+    rows[1][4] = "a note"
     with (out / "names.csv").open("w", encoding="utf-8-sig", newline="") as file:
         csv.writer(file, delimiter=sign, lineterminator=end).writerows([*rows, [""] * len(rows[0])])
-    wanted = [downloads.Student(found.student, found.name, "alovelace", "d2l", "1")]
-    assert downloads.names(out) == wanted
-    assert downloads.collect(files, out, SETS) == downloads.names(out) == wanted
+    wanted = [names.Student(found.student, "Ada, PhD", "7", "canvas", "a note")]
+    assert names.names(out) == wanted
+    assert downloads.collect(files, out, SETS) == names.names(out) == wanted
 
 
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ("student;name;id;platform\nÅsa;Åsa;1;d2l".encode("cp1252"), r"names.csv is not UTF-8 \(line 2\); save it as"),
+        (
+            "student;name;id;platform\nÅsa;Åsa;1;canvas".encode("cp1252"),
+            r"names.csv is not UTF-8 \(line 2\); save it as",
+        ),
         ("student,name,id".encode("utf-16"), r"names.csv is not UTF-8 \(line 1\); save it as UTF-8"),
-        (b"Ada-L,Ada L,alovelace,d2l\n", "is 'Ada-L,Ada L,alovelace,d2l'; allowed: student,name,id,platform"),
+        (b"Ada-L,Ada L,alovelace,canvas\n", "is 'Ada-L,Ada L,alovelace,canvas'; allowed: student,name,id,platform"),
         (b"", "is ''; allowed: student,name,id,platform"),
     ],
 )
@@ -635,8 +568,8 @@ def test_a_list_of_names_that_cannot_be_read_is_refused_before_it_is_overwritten
 
 
 def test_who_is_in_no_list_of_names_is_named_when_grades_are_exported(tmp_path):
-    students = [downloads.Student("Ada", "Ada", "77", "moodle")]
+    students = [names.Student("Ada", "Ada", "77", "moodle")]
     batch.write([batch.Row(s, PS3, "x", "graded", {"1": 7}) for s in ("Ada", "Bob", "Cy")], tmp_path / "grades.csv")
-    text, notes = downloads.export(tmp_path / "grades.csv", "d2l", PS3, students)
+    text, notes = names.export(tmp_path / "grades.csv", "canvas", PS3, students)
     assert notes == ["not in names.csv, so the name of the folder is taken for the id: Bob, Cy"]
-    assert len(text.splitlines()) == 4
+    assert len(text.splitlines()) == 5

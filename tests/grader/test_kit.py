@@ -103,7 +103,7 @@ def test_a_folder_that_is_no_kit_is_left_alone(tmp_path):
 
 
 def test_students_are_told_beforehand_what_a_submission_may_use(root):
-    guide = (root / "notebooks" / "INSTRUCTORS.md").read_text(encoding="utf-8")
+    guide = (root / "docs" / "instructors" / "grading.md").read_text(encoding="utf-8")
     plain, more = Limits(), Limits().with_tensorflow()
     limits = (
         f"{plain.cpu_s} s of processor time, {plain.memory_mb >> 10} GB of memory and {plain.whole_s / 60:g} minutes"

@@ -13,6 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "docs/glossary.md", "docs/reference.md", "docs/tensorboard.md", "notebooks/INSTRUCTORS.md"]
+PAGES += ["docs/instructors/grading.md"]
 TERMS = """batch step epoch shard element page-cache gil xla fpga smartssd opencl initiation-interval framework start
 unknown fetch prep f-p-g busy-share stall autotune critical-path path-label""".split()
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
@@ -64,6 +65,15 @@ def test_every_link_leads_somewhere(name):
         target = ((ROOT / name).parent / path).resolve() if path else ROOT / name
         assert target.exists(), f"{name}: {link}"
         assert not anchor or anchor in anchors(target.read_text(encoding="utf-8")), f"{name}: {link}"
+
+
+def test_the_guide_for_instructors_is_short_and_begins_with_ten_lines():
+    text = page("notebooks/INSTRUCTORS.md")
+    assert len(text.split()) <= 1000
+    first = text.split("\n## ")[1]
+    assert first.startswith("Teach it in ten lines\n")
+    (block,) = re.findall(r"```\n(.*?)```", first, re.DOTALL)
+    assert len(block.splitlines()) == 10
 
 
 def test_a_page_has_each_anchor_once():

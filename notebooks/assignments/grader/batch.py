@@ -21,19 +21,23 @@ from typing import Any
 
 import psutil
 
-from assignments.grader import bubblewrap, isolation
+from assignments.grader import box
 from assignments.grader.authoring import POINTS, exercise
 from assignments.grader.course import Course
-from assignments.grader.downloads import earlier
+from assignments.grader.downloads import flat, number_of
 from assignments.grader.evaluation import Evaluation, evaluate
 from assignments.grader.pages import as_cell, one_line
 from assignments.grader.precheck import Checked, precheck, set_of, unanswered
-from assignments.grader.supervisor import Limits, remove_stale
+from assignments.grader.supervisor import Limits
 from labkit.common.files import write_aside
 from labkit.common.numbers import whole
 
 #: What a row may say; only the first two were graded to the end.
 STATUSES = ("graded", "repaired", "stopped", "missing", "unreadable", "wrong set", "error")
+TRUSTED = (
+    "WARNING: students' code runs as you, without bubblewrap. Time and memory are limited, nothing else is protected: "
+    "neither your files and accounts nor the hidden tests"
+)
 #: Files of one student for one set: each is read to find the one that is graded.
 MOST_NOTEBOOKS = 50
 #: What a student may be called: the name of a folder, on every system.
@@ -55,8 +59,6 @@ class Row:
         What was found, put right, stopped; which tests fail.
     private_reason : str
         For the instructor alone: why the code was ended, where that may tell of hidden tests.
-    unprotected : str
-        Names of the protections that this machine did not have for it, as in `isolation.MISSING`.
     """
 
     student: str
@@ -66,7 +68,6 @@ class Row:
     scores: dict[str, float] = field(default_factory=dict)
     sentence: str = ""
     private_reason: str = ""
-    unprotected: str = ""
 
     @property
     def total(self) -> float:
@@ -147,15 +148,14 @@ def collect(folder: Path, sets: tuple[str, ...], set_of: Callable[[Path], str] =
             if any(student == entry.name and name for student, name in found) and not (rest.notebooks or rest.trouble):
                 del found[entry.name, ""]
         elif entry.is_symlink() or entry.is_file():
-            student, name = _flat(entry.name, sets)
+            student, name = flat(entry.name, sets)
             if name or entry.is_symlink() or entry.suffix.lower() == ".ipynb":
                 add(student, name, entry)
     if not found:
         raise ValueError(f"{folder} holds no submissions; allowed: {layouts}")
-    for replaced in earlier(folder):  # the oldest first, so that the newest of a set are left
-        paths = {folder / path for path in replaced}
-        for submission in found.values():
-            submission.notebooks = [n for n in submission.notebooks if n not in paths] or submission.notebooks
+    for submission in found.values():
+        newest = max(map(number_of, submission.notebooks), default=0)
+        submission.notebooks = [path for path in submission.notebooks if number_of(path) == newest]
     return [submission for _, submission in sorted(found.items())]
 
 
@@ -183,21 +183,13 @@ def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
             yield here, str(error.strerror)
 
 
-def _flat(name: str, sets: tuple[str, ...]) -> tuple[str, str]:
-    """Return student and set of a file's name; without a set all of it is the student's."""
-    for known in sets:
-        number = "" if known[-1].isdigit() else r"\d*"
-        if match := re.fullmatch(rf"(?:Copy of )*(.+)_{re.escape(known)}{number}(?![^\W_]).*", name, re.DOTALL):
-            return match[1], known
-    return Path(name).stem, ""
-
-
 def grade(
     folder: Path,
     course: Course,
     limits: Limits | None = None,
     workers: int = 2,
     report: Callable[[str], None] = lambda _: None,
+    trust: bool = False,
 ) -> list[Row]:
     """Grade a folder of submissions; one row each, in the order of students and sets.
 
@@ -212,22 +204,27 @@ def grade(
     workers : int
         Submissions that run at the same time; fewer where memory is short.
     report : callable
-        Called with a line about each submission, and about what the system does not limit. A submission whose process
-        did not start has a second try after all others; that is the machine's fault, so it is never worth a zero.
+        Called with a line about each submission. One whose process did not start, or whose machine had no memory left,
+        has a second try after all others; that is the machine's fault, so it is never worth a zero.
+    trust : bool
+        Whether students' code runs without the box, as for a class of one's own; a line says so.
 
     Raises
     ------
     ValueError
-        If the folder is no folder of submissions, or `workers` is below 1.
+        If the folder is no folder of submissions, `workers` is below 1, or there is no box here and no `trust`.
     """
     workers = whole("workers", workers, least=1)
+    if trust:
+        report(TRUSTED)
+    else:
+        box.require()
     folder = Path(folder).resolve()
     sources = course.notebooks()
     submissions = collect(folder, tuple(course.files), lambda path: set_of(path, sources))
     forbidden, api = course.forbidden(folder), course.api()
-    rows, protections = [], {}
-    remove_stale()
-    workers = _affordable(workers, limits or Limits(), report)
+    rows = []
+    workers = _affordable(workers, limits or Limits(), trust, report)
 
     def run(submission: Submission) -> tuple[Row, Checked, Evaluation | None]:
         files = ", ".join(str(f.relative_to(folder)) for f in submission.files)
@@ -235,7 +232,7 @@ def grade(
         try:
             checked = _check(submission, row.student, sources)
             row.status, row.sentence = checked.status, _sentence(checked.notes)
-            return row, checked, checked.notebook and evaluate(checked.notebook, forbidden, limits)
+            return row, checked, checked.notebook and evaluate(checked.notebook, forbidden, limits, trust)
         except Exception as error:  # a fault of the grader or of its machine, never of the batch
             row.status = "error"
             words = f"The grader failed ({type(error).__name__}: {error}): this is no zero, grade it again."
@@ -244,8 +241,6 @@ def grade(
 
     def add(row: Row, checked: Checked, evaluation: Evaluation | None) -> None:
         if evaluation is not None:
-            protections.update(evaluation.protections)
-            row.unprotected = ", ".join(name for name, holds in evaluation.protections.items() if not holds)
             _enter(row, checked, evaluation, course, api)
         elif row.status in ("unreadable", "wrong set"):
             try:
@@ -273,18 +268,16 @@ def grade(
     for submission in again:
         add(*run(submission))
     rows.sort(key=lambda row: (row.student, row.set_name))
-    if protections:
-        report(isolation.summary(protections))
     return rows
 
 
-def _affordable(workers: int, limits: Limits, report: Callable[[str], None]) -> int:
+def _affordable(workers: int, limits: Limits, trust: bool, report: Callable[[str], None]) -> int:
     """Return how many submissions may run at a time: the machine stays usable if each takes all that it may.
 
     Whatever its set asks for, each may import TensorFlow.
     """
     one = limits.with_tensorflow().resident << 20
-    one += bubblewrap.DISK * bubblewrap.works()
+    one += 0 if trust else box.DISK
     free = psutil.virtual_memory().available
     fewer = max(1, min(workers, free // one))
     if fewer < workers:
@@ -366,26 +359,13 @@ def table(rows: list[Row]) -> str:
     numbers = sorted({number for row in rows for number in row.scores})
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(
-        [
-            "student",
-            "set",
-            "status",
-            "total",
-            "of",
-            *numbers,
-            "sentence",
-            "file",
-            "not for students",
-            "not protected by",
-        ]
-    )
+    writer.writerow(["student", "set", "status", "total", "of", *numbers, "sentence", "file", "not for students"])
     for row in rows:
         scores = [f"{row.scores[n]:g}" if n in row.scores else "" for n in numbers]
         texts = [as_cell(text) for text in (row.student, row.set_name, row.status)]
         # A submission that was not graded has no points: a zero would be a result.
         total = "" if row.status == "error" else f"{row.total:g}"
-        last = (as_cell(row.sentence), as_cell(row.file), as_cell(row.private_reason), row.unprotected)
+        last = (as_cell(row.sentence), as_cell(row.file), as_cell(row.private_reason))
         writer.writerow([*texts, total, POINTS, *scores, *last])
     return out.getvalue()
 

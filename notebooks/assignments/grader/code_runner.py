@@ -6,6 +6,7 @@ a student changes in this process is a change to the answers, not to the checks.
 
 from __future__ import annotations
 
+import _posixsubprocess
 import ast
 import asyncio
 import builtins
@@ -14,7 +15,6 @@ import errno
 import functools
 import inspect
 import io
-import json
 import linecache
 import os
 import signal
@@ -27,47 +27,53 @@ from multiprocessing.synchronize import SemLock
 from pathlib import Path
 from typing import Any
 
-from assignments.grader import isolation, messages
+from assignments.grader import box, messages
+from assignments.grader.messages import Reply, Request, readable
 from labcourse import inspection
 from labkit.common.environment import importing
 from labkit.common.processes import die_with_parent
 
-#: Exit status after something forbidden was tried and reported.
-BREACH = 86
-_MOST_TEXT = 10_000
 #: The number of cores that a student's code sees.
 _CORES = 8
+_NO_NETWORK = "there is no network while a notebook is graded"
+_NO_PROCESS = "no other process can be started while a notebook is graded"
+_NO_LOCK = (
+    "locks, queues and pools of multiprocessing, its ThreadPool among them, are refused while it is graded; "
+    "threading, queue and ThreadPoolExecutor work"
+)
+#: The wall holds against both; Python's own events give a student words that say so, in a box and without.
+_REFUSED = {
+    _NO_NETWORK: "socket.connect socket.getaddrinfo socket.gethostbyname socket.gethostbyaddr socket.sendto",
+    _NO_PROCESS: "os.fork os.forkpty os.system os.exec os.posix_spawn os.spawn subprocess.Popen pty.spawn",
+}
 
 
 def main(pipe: int) -> None:
-    """Take the job from a pipe, isolate this process, then answer requests until nobody asks any more."""
+    """Take the job from a pipe, limit this process, then answer requests until nobody asks any more."""
     connection = Connection(os.dup(pipe))  # which no process inherits
     os.close(pipe)
-    job = json.loads(connection.recv_bytes())
-    if not job["in_bubblewrap"]:
-        die_with_parent(job["parent"])
-    send, leave, encode = connection.send_bytes, os._exit, json.dumps
+    job = messages.request(connection.recv_bytes(), messages.Job)
+    if job.parent:
+        die_with_parent(job.parent)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(nothing, number)
+    send, leave, encode = connection.send_bytes, os._exit, messages.encode
 
-    def report(what: str, sentence: str) -> None:
-        send(encode({"breach": sentence}).encode())
-        leave(BREACH)
+    def out_of_memory() -> None:
+        send(encode(Reply(ended="took more memory than allowed")))
+        leave(1)
 
-    if job["tensorflow"]:
-        # Its threads and libraries are there before anything is refused: less that they could hide.
+    if job.tensorflow:  # its import is no part of a cell's time
         with importing():
             import tensorflow  # noqa: F401
-    folders = {name: [Path(p) for p in job[name]] for name in ("readable", "forbidden")}
-    given = {name: job[name] for name in ("cpu_s", "memory_mb", "in_bubblewrap")}
-    holds = isolation.isolate(Path(job["home"]), **folders, **given, report=report)
-    send(encode({"id": job["id"], "value": holds}).encode())
+    box.limit(job.cpu_s, job.memory_mb)
+    _refuse_events()
+    send(encode(Reply()))
     # A pipeline that asks for the number of cores is as wide on every machine that grades.
     os.cpu_count, os.sched_getaffinity = lambda: _CORES, lambda _: set(range(_CORES))
-    # The system refuses processes, and what they share; its words tell a student nothing.
-    BaseProcess.start = _refuse("no other process can be started while a notebook is graded")
-    SemLock.__init__ = _refuse(
-        "locks, queues and pools of multiprocessing, its ThreadPool among them, are refused while it is graded; "
-        "threading, queue and ThreadPoolExecutor work"
-    )
+    BaseProcess.start = _posixsubprocess.fork_exec = _refuse(_NO_PROCESS)
+    SemLock.__init__ = _refuse(_NO_LOCK)
 
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
@@ -76,18 +82,13 @@ def main(pipe: int) -> None:
     names["__not_installed__"] = functools.partial(_leave_out, names)
     while True:
         try:
-            request = json.loads(connection.recv_bytes())
+            request = messages.request(connection.recv_bytes())
         except EOFError:
             return
-        reply = _answer(request, names, report)
         try:
-            data = encode({"id": request["id"], **reply}).encode()
+            send(encode(_answer(request, names)))
         except MemoryError:
-            report(*_NO_MEMORY)
-        if messages.has_too_many_entries(data):
-            reply["value"] = {"o": "an answer of too many entries"}
-            data = encode({"id": request["id"], **reply}).encode()
-        send(data)
+            out_of_memory()
 
 
 def _refuse(why: str) -> Callable[..., None]:
@@ -97,38 +98,49 @@ def _refuse(why: str) -> Callable[..., None]:
     return refuse
 
 
-_NO_MEMORY = ("memory", "took more memory than allowed")
+def _refuse_events() -> None:
+    words = {event: why for why, events in _REFUSED.items() for event in events.split()}
+
+    def hook(event: str, _: tuple) -> None:
+        if event in words:
+            raise PermissionError(words[event])
+
+    sys.addaudithook(hook)
 
 
-def _answer(request: dict[str, Any], names: dict[str, Any], report: Any) -> dict[str, Any]:
-    """Do what is asked; return its value, what it printed, and the type and words of its exception."""
+def _answer(request: Request, names: dict[str, Any]) -> Reply:
+    """Do what is asked; return its value, what it printed, and the type and words of its exception.
+
+    Raises
+    ------
+    MemoryError
+        If there was no memory for it.
+    """
     output, error, value = io.StringIO(), None, None
-    limited = _interrupted(request["do"], request["busy_s"], request["wait_s"])
+    limited = _interrupted(request.do, request.busy_s, request.wait_s)
     try:
         with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output), limited:
-            value = _REQUESTS[request["do"]](request, names)
+            value = _REQUESTS[request.do](request, names)
     except MemoryError:
-        report(*_NO_MEMORY)
+        raise
     except BaseException as raised:
         kind = type(raised)
         # The system's own "no memory", as of mmap, and TensorFlow's.
-        full = isinstance(raised, OSError) and raised.errno == errno.ENOMEM
-        if isinstance(raised, OSError) and raised.errno in (errno.ENOSPC, errno.EDQUOT):
-            report("files", "wrote more files than allowed")
-        if full or "ResourceExhausted" in kind.__name__:
-            report(*_NO_MEMORY)
+        if (isinstance(raised, OSError) and raised.errno == errno.ENOMEM) or "ResourceExhausted" in kind.__name__:
+            raise MemoryError from None
         name = next((k.__name__ for k in kind.__mro__ if getattr(builtins, k.__name__, None) is k), "Exception")
         try:
             words = str(raised)[:500]
         except BaseException:
             words = ""
-        error = [name, words if name == kind.__name__ else f"{kind.__name__}: {words}"]
-    return {"value": value, "printed": "" if output.closed else output.getvalue()[:_MOST_TEXT], "error": error}
+        error = (name, readable(words if name == kind.__name__ else f"{kind.__name__}: {words}", 500))
+    printed = "" if output.closed else output.getvalue()[: messages.MOST_PRINTED]
+    return Reply(request.id, value, readable(printed, messages.MOST_PRINTED), error)
 
 
-def _run_cell(request: dict[str, Any], names: dict[str, Any]) -> None:
+def _run_cell(request: Request, names: dict[str, Any]) -> None:
     """Run a cell as a notebook would: its text can be looked up (AutoGraph needs it), it may await."""
-    source, place = request["source"], f"<cell {request['number']}>"
+    source, place = request.source, f"<cell {request.number}>"
     names["get_ipython"] = shell = lambda: _Commands(names)
     if "get_ipython" in source:  # editors import it where a cell has a command; IPython's own finds no shell here
         import IPython
@@ -171,19 +183,19 @@ def _interrupted(what: str, busy_s: float, wait_s: float) -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def _find(request: dict[str, Any], names: dict[str, Any]) -> dict[str, bool]:
+def _find(request: Request, names: dict[str, Any]) -> messages.Value:
     """Tell which of the names are there, and whether they can be called."""
-    return {name: callable(names[name]) for name in request["names"] if name in names}
+    return messages.pack({name: callable(names[name]) for name in request.names if name in names})
 
 
-def _call(request: dict[str, Any], names: dict[str, Any]) -> Any:
+def _call(request: Request, names: dict[str, Any]) -> messages.Value:
     """Call a function, or return what is no function."""
-    value = names[request["name"]]
-    if request["do"] == "get":
+    value = names[request.name]
+    if request.do == "get":
         return messages.pack(value)
-    made = value(*messages.unpack(request["arguments"]), **messages.unpack(request["keywords"]))
-    if request["do"] == "inspect":
-        made = inspection.inspect_dataset(made, request["most"])
+    made = value(*messages.unpack(request.arguments), **messages.unpack(request.keywords))
+    if request.do == "inspect":
+        made = inspection.inspect_dataset(made, request.most)
     return messages.pack(made)
 
 

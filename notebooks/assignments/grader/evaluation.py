@@ -5,16 +5,14 @@ student's functions directly. Run here, those names stand for functions of the s
 arguments and bring plain data back (`assignments.grader.supervisor`). The same text serves both, so nbgrader's own
 tools go on working.
 
-A sentence that students read never holds output of a process that got the inputs of hidden tests. It comes from a
-second process, which runs only the visible tests.
+Every submission runs twice: first with the tests that students see, then in another process with all of them. Each
+sentence that students read is made in the first run, before any process has been given the inputs of hidden tests. Of
+the second run they learn which of the author's asserts fails, and nothing else.
 
 Some things are not covered. Code can choose whether a test holds, and which of its asserts fails. An answer may be
 the work of another person. Code may recognise the inputs of the hidden tests (they differ from the visible inputs,
 and there are several). A pipeline's graph and its elements come from the student's process as two pieces of data, so
-code that replaces `labcourse.inspection` can show one pipeline and run another. Native code that tries to read
-files without Python is stopped where bubblewrap or Landlock is available, but it does not get zero points: only
-Python's hook sees what was tried. The same holds for code that replaces the hook's functions in memory, for a program
-that is started, and for a socket of version 6. All are refused, and libraries try the last two without bad intent.
+code that replaces `labcourse.inspection` can show one pipeline and run another.
 """
 
 from __future__ import annotations
@@ -52,10 +50,6 @@ class Evaluation:
         Why the student's process was ended; then nothing holds. Empty if it was not.
     private_reason : str
         Why it was ended, where students must not read it: it may have chosen its end by the inputs of hidden tests.
-    output_hidden : bool
-        Whether there were words of the student's process that had been given the inputs of hidden tests.
-    protections : dict of str to bool
-        What protected this machine from the student's code; the names are those of `isolation.MISSING`.
     """
 
     failures: dict[str, str | None] = field(default_factory=dict)
@@ -63,13 +57,9 @@ class Evaluation:
     errors: dict[int, str] = field(default_factory=dict)
     stopped: str = ""
     private_reason: str = ""
-    output_hidden: bool = False
-    protections: dict[str, bool] = field(default_factory=dict)
 
 
-def evaluate(
-    notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None, in_bubblewrap: bool | None = None
-) -> Evaluation:
+def evaluate(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = None, trust: bool = False) -> Evaluation:
     """Run a notebook whose test cells are those of the source, hidden tests included.
 
     Parameters
@@ -77,62 +67,57 @@ def evaluate(
     notebook : nbformat.NotebookNode
         After `assignments.grader.precheck`: the test cells are trusted.
     forbidden : sequence of Path
-        What the student's process must not even try to read.
+        What the student's process must not read.
     limits : Limits, optional
-    in_bubblewrap : bool, optional
-        Whether bubblewrap starts the student's process; by default, if that can be used here.
+        For each of the two runs.
+    trust : bool
+        Whether it runs without the box (`assignments.grader.box`).
+
+    Raises
+    ------
+    ValueError
+        If there is no box here, and `trust` is false.
     """
-    evaluation = _run(notebook, forbidden, limits or Limits(), in_bubblewrap, hidden=True)
-    if evaluation.output_hidden and not evaluation.stopped:
-        try:
-            shown = _run(notebook, forbidden, limits or Limits(), in_bubblewrap, hidden=False)
-        except RuntimeError:  # the points are known; only the words are missing
-            shown = Evaluation(stopped="did not start")
-        if not shown.stopped:
-            evaluation.printed, evaluation.errors = shown.printed, shown.errors
-            for grade_id, failed in evaluation.failures.items():
-                if failed and shown.failures[grade_id]:
-                    evaluation.failures[grade_id] = shown.failures[grade_id]
+    evaluation = _run(notebook, forbidden, limits or Limits(), trust, hidden=False)
+    if evaluation.stopped or all(evaluation.failures.values()):
+        return evaluation
+    asked = _run(notebook, forbidden, limits or Limits(), trust, hidden=True)
+    evaluation.failures = {
+        grade_id: failed or asked.failures[grade_id] for grade_id, failed in evaluation.failures.items()
+    }
+    if asked.stopped:
+        evaluation.stopped, evaluation.private_reason = _ENDED, asked.stopped
+        evaluation.failures = dict.fromkeys(evaluation.failures, f"the code {_ENDED}")
     return evaluation
 
 
-def _run(
-    notebook: Any, forbidden: Sequence[Path], limits: Limits, in_bubblewrap: bool | None, *, hidden: bool
-) -> Evaluation:
+def _run(notebook: Any, forbidden: Sequence[Path], limits: Limits, trust: bool, *, hidden: bool) -> Evaluation:
     """Run the cells and the tests of a notebook in one process, with the hidden tests or without them."""
     code = [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     own = [(i, cell.source) for i, cell in code if not _is_test(cell)]
-    tests = [(cell.metadata["nbgrader"]["grade_id"], cell.source) for _, cell in code if _is_test(cell)]
-    evaluation, student = Evaluation(), None
-    needs = any(_TENSORFLOW.search(source) for _, source in [*own, *tests])
+    tests = {cell.metadata["nbgrader"]["grade_id"]: cell.source for _, cell in code if _is_test(cell)}
+    evaluation = Evaluation()
+    needs = any(_TENSORFLOW.search(source) for source in [*(text for _, text in own), *tests.values()])
     allowed = limits.with_tensorflow() if needs else limits
     try:
-        with StudentProcess([], forbidden, allowed, needs, in_bubblewrap) as student:
-            evaluation.protections = student.protections
+        with StudentProcess([], forbidden, allowed, needs, trust) as student:
             for place, cell in code:
                 if _is_test(cell):
-                    source = cell.source if hidden else released(cell.source)
-                    evaluation.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(source, student)
+                    evaluation.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(cell.source, student, hidden)
                     continue
                 student.run(cell.source)
-                if student.hides_output:
-                    evaluation.output_hidden |= bool(student.printed[-1] or student.errors[-1])
-                    continue
                 evaluation.printed[place] = student.printed[-1]
                 if student.errors[-1]:
                     evaluation.errors[place] = _words(student.errors[-1])
             # A test holds at its own place, where a name may be used for something else later, or at the end, where a
             # cell that was moved has run.
-            for grade_id, source in tests:
+            for grade_id, source in tests.items():
                 if evaluation.failures[grade_id] and not evaluation.failures[grade_id].startswith(_GAVE_UP):
-                    evaluation.failures[grade_id] = _test(source if hidden else released(source), student)
-            evaluation.output_hidden |= student.hides_output and any(evaluation.failures.values())
+                    evaluation.failures[grade_id] = _test(source, student, hidden)
         _explain(evaluation, own)
     except Stopped as stop:
         evaluation.stopped = str(stop)
-        if student and student.hides_output:
-            evaluation.stopped, evaluation.private_reason = _ENDED, str(stop)
-        evaluation.failures = {grade_id: f"the code {evaluation.stopped}" for grade_id, _ in tests}
+        evaluation.failures = dict.fromkeys(tests, f"the code {evaluation.stopped}")
     return evaluation
 
 
@@ -172,17 +157,20 @@ _ENDED = (
 _GAVE_UP = "the grader gave up on this answer"
 
 
-def _test(source: str, student: StudentProcess) -> str | None:
-    """Return what fails in a test cell, in a line, or None if it holds."""
-    tree = parse(source)
+def _test(source: str, student: StudentProcess, hidden: bool) -> str | None:
+    """Return what fails in a test cell, in a line, or None if it holds.
+
+    With `hidden`, its process has inputs that students must not know: then no word of it is in the line.
+    """
+    tree = parse(source if hidden else released(source))
     loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
     names: dict[str, Any] = {}
+    of_hidden = False
     try:
         names = student.names(sorted(loaded - set(dir(builtins)) - _bound(tree)))
         space = {"__name__": "test", **names}
         with _limited(student):
-            for part, hidden in _parts(tree, source):
-                student.hides_output |= hidden
+            for part, of_hidden in _parts(tree, source):  # noqa: B007 - the error tells where it comes from
                 exec(compile(part, "<test>", "exec"), space)
     except Stopped:
         raise
@@ -190,9 +178,8 @@ def _test(source: str, student: StudentProcess) -> str | None:
         return f"{_GAVE_UP}: to compare it takes more than {student.limits.judging_s:g} s"
     except Exception as error:
         by_student = getattr(error, "by_student", False)
-        if student.hides_output:
-            # Words, types and missing names may hold what the student has chosen by the hidden inputs.
-            own = isinstance(error, AssertionError) and not by_student
+        if hidden:
+            own = of_hidden and isinstance(error, AssertionError) and not by_student
             return _first_line(error) if own else _FAILED
         if isinstance(error, DidNotEnd):
             return str(error)

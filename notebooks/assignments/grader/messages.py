@@ -1,42 +1,117 @@
-"""Messages between a student's process and the grader: JSON texts that hold only data.
+"""Messages between a student's process and the grader: JSON that holds only data, checked by msgspec as it is read.
 
 Pickle is never used, because reading a message of a student's process must not run code. Numbers, text, bytes, lists,
 tuples, sets, dicts, and NumPy arrays of plain numbers are sent as they are. Fractions and decimals become the nearest
-float, and generators and similar objects become lists. Other objects become the name of their type. A reply is bounded
-before it is read, so that a message of a few megabytes cannot make the grader compute for hours, or fill its memory.
+float, and generators and similar objects become lists. Other objects become the name of their type. A message is
+bounded before it is read and as it is turned back, so that one of a few megabytes cannot make the grader compute for
+hours, or fill its memory.
 """
 
 from __future__ import annotations
 
-import base64
-import json
 import math
 from collections import deque
 from collections.abc import Iterator, MappingView
 from decimal import Decimal
 from fractions import Fraction
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any, Literal, Union
+
+import msgspec
+from msgspec import Meta, Struct
 
 #: A message may be so long; the largest array of the problem sets is a hundredth of it.
 MOST_BYTES = 16 << 20
+#: Letters that a cell may print.
+MOST_PRINTED = 10_000
 #: A generator may have no end.
 _MOST_DRAWN = 100_000
-#: Lists, dicts and their entries in a message, and numbers in an array: each takes the grader some memory and time.
-_MOST_ENTRIES, _MOST_NUMBERS = 300_000, 500_000
-#: Rows of an array without numbers, which takes no bytes however many rows it has.
-_MOST_EMPTY = 10_000
+#: Brackets, braces and commas in a message: what each begins takes the grader some memory and time.
+_MOST_MARKS = 600_000
+#: Numbers in all arrays of a message together, or rows: a row without numbers takes no bytes, and a test may make a
+#: tuple of each.
+_MOST_NUMBERS = 500_000
 #: Bytes of a text, four for a letter, times the values of a message: NumPy gives each value of an array the room of the
 #: longest, so that one long text and some numbers in one array can fill the memory.
 _MOST_ROOM = 128 << 20
-#: Lists in lists: the grader gives up later than `pack` does.
-_DEEPEST = 60
-#: Entries of a set or a dict, large numbers in a message, and different values of one hash. A hash may be chosen, and
-#: Python compares each new value with all that have the same.
+#: Values in values: the grader gives up later than `pack` does.
+_DEEPEST_PACKED, _DEEPEST = 20, 60
+#: Entries of a set or a dict, long whole numbers in a message, and different values of one hash. A hash may be chosen,
+#: and Python compares each new value with all that have the same.
 _MOST_HASHED, _MOST_ALIKE = 1_000, 100
 #: Types of a message that are told apart by their names.
 _MOST_TYPES = 100
-_DTYPES = "?bBhHiIlLqQefd"
+_SHORTEST, _LONGEST = -(1 << 63), (1 << 63) - 1
+
+
+class Many(Struct, tag=True):
+    """Values in order; of a dict its keys and values in turn."""
+
+    kind: Literal["list", "tuple", "set", "dict"]
+    of: list[Value]
+
+
+class Array(Struct, tag=True):
+    """A NumPy array, or a scalar, whose shape is empty."""
+
+    dtype: Literal["?", "b", "B", "h", "H", "i", "I", "l", "L", "q", "Q", "e", "f", "d"]
+    shape: Annotated[list[Annotated[int, Meta(ge=0)]], Meta(max_length=32)]
+    data: bytes
+
+
+class Bytes(Struct, tag=True):
+    """Bytes, which JSON has not."""
+
+    of: bytes
+
+
+class Text(Struct, tag=True):
+    """What JSON has not: a whole number of over 64 bits, a float that is not finite, the name of what is no data."""
+
+    kind: Literal["int", "float", "name"]
+    of: Annotated[str, Meta(max_length=302)]
+
+
+Short = Annotated[int, Meta(ge=_SHORTEST, le=_LONGEST)]
+Value = Union[None, bool, Short, float, str, Many, Array, Bytes, Text]  # noqa: UP007 - it names itself
+
+
+class Job(Struct):
+    """What a student's process is told before it runs anything; `parent` is the process with which it ends."""
+
+    cpu_s: int
+    memory_mb: int
+    tensorflow: bool
+    parent: int | None
+
+
+class Request(Struct):
+    """What a student's process is asked to do, and after how many seconds it is interrupted there."""
+
+    id: str
+    do: Literal["cell", "names", "get", "call", "inspect"]
+    busy_s: float
+    wait_s: float
+    source: str = ""
+    number: int = 0
+    names: list[str] = []
+    name: str = ""
+    arguments: Value = None
+    keywords: Value = None
+    most: int = 0
+
+
+class Reply(Struct):
+    """The answer of a student's process: a value, what was printed, type and words of an exception.
+
+    `ended` says why it ends instead; what it may say of that is fixed.
+    """
+
+    id: str = ""
+    value: Value = None
+    printed: Annotated[str, Meta(max_length=MOST_PRINTED)] = ""
+    error: tuple[Annotated[str, Meta(max_length=500)], Annotated[str, Meta(max_length=500)]] | None = None
+    ended: Literal["", "took more memory than allowed"] = ""
 
 
 class Opaque:
@@ -47,22 +122,36 @@ class Opaque:
         return f"<{type(self).__name__}>"
 
 
-def pack(value: Any, depth: int = 0) -> Any:
-    """Turn plain data into what JSON can hold."""
-    if depth > 20:
-        return {"o": "something nested more than 20 deep"}
-    if value is None or isinstance(value, (bool, str)):
-        return value if type(value) in (bool, str, type(None)) else str.__str__(value)
+def readable(value: Any, most: int) -> str:
+    """Return text that every file and terminal can take, cut off: half of a surrogate pair becomes its number."""
+    return str(value)[:most].encode("utf-8", "backslashreplace").decode()[:most]
+
+
+def _name(of: str) -> Text:
+    return Text("name", readable(of, 80))
+
+
+def pack(value: Any, depth: int = 0) -> Value:
+    """Turn plain data into what a message can hold."""
+    if depth > _DEEPEST_PACKED:
+        return _name(f"something nested more than {_DEEPEST_PACKED} deep")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return readable(str.__str__(value), len(value))
     if isinstance(value, int):
-        return {"i": str(int(value))} if abs(int(value)) < 10**300 else {"o": "a whole number of over 300 digits"}
+        value = int(value)
+        if _SHORTEST <= value <= _LONGEST:
+            return value
+        return Text("int", str(value)) if abs(value) < 10**300 else _name("a whole number of over 300 digits")
     if isinstance(value, (Fraction, Decimal)):
         value = float(value)
     if isinstance(value, float):
-        return float(value) if math.isfinite(value) else {"f": repr(float(value))}
+        return float(value) if math.isfinite(value) else Text("float", repr(float(value)))
     if isinstance(value, (bytes, bytearray)):
-        return {"b": base64.b64encode(bytes(value)).decode()}
+        return Bytes(bytes(value))
     if isinstance(value, dict):
-        return {"d": [[pack(k, depth + 1), pack(v, depth + 1)] for k, v in value.items()]}
+        return Many("dict", [pack(part, depth + 1) for item in value.items() for part in item])
     if callable(getattr(value, "numpy", None)) and hasattr(value, "dtype"):
         value = value.numpy()  # an eager tensor
         if isinstance(value, (bytes, str)):
@@ -72,46 +161,66 @@ def pack(value: Any, depth: int = 0) -> Any:
         return pack(value.item(), depth + 1)
     if isinstance(value, (Iterator, MappingView, range, deque)):  # a loop over it works in a notebook, too
         value = list(islice(value, _MOST_DRAWN))
-    kind = next((kind for kind, types in _GROUPS.items() if isinstance(value, types)), None)
+    kind = next((kind for kind, types in _KINDS.items() if isinstance(value, types)), None)
     if kind or (character in ("S", "O") and shape is not None):
-        return {kind or "l": [pack(v, depth + 1) for v in value]}
+        return Many(kind or "list", [pack(part, depth + 1) for part in value])
     if character and character in _DTYPES and shape is not None:
-        if shape == ():
-            return {"n": [character, pack(value.item())]}
-        if _too_large(shape):
-            return {"o": f"an array of the shape {tuple(shape)}"[:80]}
-        data = base64.b64encode(value.tobytes()).decode()
-        return {"a": [character, [int(s) for s in shape], data]}
-    return {"o": type(value).__name__}
+        shape = [int(size) for size in shape]
+        if _rows(shape) > _MOST_NUMBERS:
+            return _name(f"an array of the shape {tuple(shape)}")
+        return Array(character, shape, value.tobytes())
+    return _name(type(value).__name__)
 
 
-_GROUPS = {"l": list, "t": tuple, "s": (set, frozenset)}
+_KINDS = {"list": list, "tuple": tuple, "set": (set, frozenset)}
+_DTYPES = "?bBhHiIlLqQefd"
 
 
-def _too_large(shape: Any) -> bool:
-    numbers = math.prod(max(int(size), 1) for size in shape)
-    return numbers > (_MOST_EMPTY if 0 in shape else _MOST_NUMBERS)
+def _rows(shape: list[int]) -> int:
+    """Return how many numbers an array has, or rows where these are more, for they may be without numbers."""
+    return math.prod(max(size, 1) for size in shape)
 
 
-def has_too_many_entries(message: bytes) -> bool:
-    """Tell if a message holds more lists, dicts and entries than the grader reads; commas in texts count, too."""
-    return sum(message.count(mark) for mark in (b"[", b"{", b",")) > _MOST_ENTRIES
+def encode(message: Struct) -> bytes:
+    """Return a message as JSON; a reply that the grader would not read says so instead."""
+    data = msgspec.json.encode(message)
+    if isinstance(message, Reply) and _has_too_many_entries(data):
+        message.value = _name("an answer of too many entries")
+        data = msgspec.json.encode(message)
+    return data
 
 
-def read(message: bytes) -> dict[str, Any]:
+def _has_too_many_entries(data: bytes) -> bool:
+    """Tell if a message holds more lists, dicts and entries than the grader reads; marks in texts count, too."""
+    return sum(map(data.count, (b"[", b"{", b","))) > _MOST_MARKS
+
+
+def read(data: bytes) -> Reply:
     """Return the reply that a message holds; what it answers is still packed.
 
     Raises
     ------
     ValueError
-        If it is no JSON, or has more entries than the grader reads.
+        If it is no reply, or has more entries than the grader reads.
     """
-    if has_too_many_entries(message):
-        raise ValueError(f"more than {_MOST_ENTRIES:,} entries")
-    return json.loads(message)
+    if _has_too_many_entries(data):
+        raise ValueError(f"more than {_MOST_MARKS:,} brackets, braces and commas")
+    return _decode(data, Reply)
 
 
-def unpack(value: Any) -> Any:
+def request(data: bytes, kind: type[Struct] = Request) -> Any:
+    """Return the request, or the job, that a message of the grader holds."""
+    return _decode(data, kind)
+
+
+def _decode(data: bytes, kind: type[Struct]) -> Any:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise ValueError(f"a message is not in the format of messages ({type(error).__name__})") from None
+
+
+def unpack(value: Value) -> Any:
     """Turn back what `pack` made.
 
     Raises
@@ -123,8 +232,8 @@ def unpack(value: Any) -> Any:
         unpacking = _Unpacking()
         made = unpacking.one(value)
         return unpacking.stands_for("texts too long for so many values") if unpacking.has_no_room() else made
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise ValueError(f"a reply is not in the format of replies ({type(error).__name__})") from None
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"a reply is not in the format of replies ({error})") from None
 
 
 class _Unpacking:
@@ -133,64 +242,53 @@ class _Unpacking:
     def __init__(self) -> None:
         self._types: dict[str, type[Opaque]] = {}
         self._alike: dict[int, list[Any]] = {}
-        self._large = self._longest = self._values = 0
+        self._long = self._rows = self._longest = self._values = 0
 
     def has_no_room(self) -> bool:
         """Tell whether the values, as one array of NumPy, would take more memory than the grader gives."""
-        return self._longest * self._values > _MOST_ROOM
+        return self._longest * (self._values + self._rows) > _MOST_ROOM
 
-    def one(self, value: Any, inner: bool = False, depth: int = 0) -> Any:
+    def one(self, value: Value, inner: bool = False, depth: int = 0) -> Any:
         """Turn one value back; `inner` ones are in a set or keys of a dict, which hold frozen sets only."""
         if depth > _DEEPEST:
             raise ValueError("nested too deep")
         self._values += 1
-        if isinstance(value, str):
-            self._longest = max(self._longest, 4 * len(value))
-        if value is None or isinstance(value, (bool, str, float)):
-            return value
-        if isinstance(value, int):
-            return self._whole(value)
-        ((kind, content),) = value.items()
-        if kind in ("s", "d") and len(content) > _MOST_HASHED:
+        if isinstance(value, Many):
+            return self._many(value, inner, depth + 1)
+        if isinstance(value, Array):
+            return self._array(value)
+        if isinstance(value, Text):
+            return self._text(value.kind, value.of)
+        value = value.of if isinstance(value, Bytes) else value
+        if isinstance(value, (str, bytes)):
+            self._longest = max(self._longest, len(value) * (4 if isinstance(value, str) else 1))
+        return value
+
+    def _text(self, kind: str, of: str) -> Any:
+        if kind == "name":
+            return self.stands_for(of[:80])
+        self._long += kind == "int"  # their hashes can be chosen to agree
+        if self._long > _MOST_HASHED:
+            raise ValueError("too many long whole numbers")
+        return int(of) if kind == "int" else float(of)
+
+    def _many(self, value: Many, inner: bool, depth: int) -> Any:
+        if value.kind in ("set", "dict") and len(value.of) > _MOST_HASHED * (1 + (value.kind == "dict")):
             return self.stands_for(f"a set or dict of more than {_MOST_HASHED:,} entries")
-        if kind == "i":
-            return self._whole(int(content[:310]))
-        if kind == "f":
-            return float(content)
-        if kind == "b":
-            back = base64.b64decode(content)
-            self._longest = max(self._longest, len(back))
-            return back
-        if kind == "o":
-            return self.stands_for(str(content)[:80].encode("utf-8", "replace").decode())
-        if kind == "d":
-            return {self.one(k, True, depth + 1): self.one(v, False, depth + 1) for k, v in content}
-        if kind in ("l", "t", "s"):
-            made = {"l": list, "t": tuple, "s": frozenset if inner else set}[kind]
-            back = made(self.one(v, inner or kind == "s", depth + 1) for v in content)
-            return back if kind == "l" else self._spread(back)
+        if value.kind == "dict":
+            parts = iter([self.one(part, not place % 2, depth) for place, part in enumerate(value.of)])
+            return dict(zip(parts, parts, strict=True))
+        made = {"list": list, "tuple": tuple, "set": frozenset if inner else set}[value.kind]
+        back = made(self.one(part, inner or value.kind == "set", depth) for part in value.of)
+        return back if value.kind == "list" else self._spread(back)
+
+    def _array(self, value: Array) -> Any:
         import numpy as np
 
-        character, *shape, data = content
-        if len(character) != 1 or character not in _DTYPES:
-            raise ValueError(f"a dtype {character!r}")
-        if kind == "n":
-            return np.dtype(character).type(self.one(data, depth=depth + 1))
-        if kind == "a":
-            (shape,) = shape
-            if _too_large(shape):
-                raise ValueError("an array of more numbers or rows than an answer has")
-            back = np.frombuffer(base64.b64decode(data), dtype=character).reshape(shape).copy()
-            self._values += back.size
-            return back
-        raise ValueError(kind)
-
-    def _whole(self, value: int) -> int:
-        # The hash of a whole number is what remains of it by 2**61 - 1: large ones can be chosen to agree.
-        self._large += abs(value) >> 60 > 0
-        if self._large > _MOST_HASHED:
-            raise ValueError("too many large numbers")
-        return value
+        self._rows += _rows(value.shape)
+        if self._rows > _MOST_NUMBERS:
+            raise ValueError("arrays of more numbers or rows than an answer has")
+        return np.frombuffer(value.data, dtype=value.dtype).reshape(value.shape).copy()[()]
 
     def _spread(self, value: Any) -> Any:
         """Return a value, unless many others have its hash."""

@@ -65,18 +65,20 @@ def one_line(text: str, most: int = 2000) -> str:
 
 
 #: What a spreadsheet may take for the beginning of a formula; the last four are the wide signs of East Asia.
-_FORMULA = tuple("=+-@\t\n\uff1d\uff0b\uff0d\uff20")
+_SIGN = "[=+\\-@\t\n\uff1d\uff0b\uff0d\uff20]"
+#: Where a cell may begin: spreadsheets split a table at semicolons or tabs, too, and at the ends of lines.
+_BEGIN = '(^|[;\t\n][ "]*)'
 
 
 def as_cell(text: str) -> str:
-    """Return a text that a spreadsheet takes for text, with a "'" before a formula; a number stays a number."""
+    """Return a text that a spreadsheet takes for text, with a "'" before each formula; a number stays a number."""
     with contextlib.suppress(ValueError):
         if math.isfinite(float(text)):
             return text
     text = text.replace("\r", "\n")  # Python's csv puts no quotes around the one, which ends a row
-    return f"'{text}" if text.lstrip("'").startswith(_FORMULA) else text
+    return re.sub(f"{_BEGIN}(?='*{_SIGN})", r"\1'", text)
 
 
 def of_cell(text: str) -> str:
     """Return what `as_cell` was given."""
-    return text[1:] if text.startswith("'") and text.lstrip("'").startswith(_FORMULA) else text
+    return re.sub(f"{_BEGIN}'(?='*{_SIGN})", r"\1", text)

@@ -19,12 +19,12 @@ import stat
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from assignments.grader.messages import readable
 from assignments.grader.pages import as_code
-from assignments.grader.supervisor import readable
 
 #: Outputs of many large pictures, which are dropped, may take so much; more is a mistake or an attack.
 MOST_BYTES = 250 << 20
@@ -125,6 +125,12 @@ class _Metadata(msgspec.Struct):
     nbgrader: _Mark
 
 
+class _Counted(msgspec.Struct, gc=False):
+    """A cell of which nothing is kept; it is no small one, so that a file holds few of them."""
+
+    cell_type: Literal["code", "markdown", "raw"]
+
+
 class _LargeCell(msgspec.Struct):
     cell_type: str
     source: msgspec.Raw
@@ -134,21 +140,31 @@ class _LargeCell(msgspec.Struct):
 
 class _LargeNotebook(msgspec.Struct):
     nbformat: int | float
-    cells: list[msgspec.Raw]
+    cells: msgspec.Raw
 
 
 def _without_outputs(data: bytes) -> dict[str, Any]:
     """Return what counts of a large notebook; raise a ValueError if it is none."""
     data = data.removeprefix(b"\xef\xbb\xbf")
+    few = sum(map(data.count, (b"[", b"{", b","))) <= _MOST_VALUES
     try:
         found = msgspec.json.decode(data, type=_LargeNotebook)
+        # Any value in a list may be a cell, and a damaged one costs itself alone, but each becomes an object.
+        kind = msgspec.Raw if few else _Counted
+        count = len(msgspec.json.decode(found.cells, type=list[kind]))
     except ValueError:
         # Python's own parser takes values that JSON does not know, such as NaN, but many small values take gigabytes.
-        if len(data) > _MOST_OTHER_BYTES or sum(map(data.count, (b"[", b"{", b","))) > _MOST_VALUES:
+        if len(data) > _MOST_OTHER_BYTES or not few:
             raise
         return json.loads(data)
-    few = len(found.cells) <= MOST_CELLS
-    return {"nbformat": found.nbformat, "cells": list(map(_large_cell, found.cells)) if few else found.cells}
+    if count > MOST_CELLS:
+        raise _Unreadable(_too_many(count))
+    cells = msgspec.json.decode(found.cells, type=list[msgspec.Raw])
+    return {"nbformat": found.nbformat, "cells": list(map(_large_cell, cells))}
+
+
+def _too_many(count: int) -> str:
+    return f"the file has {count:,} cells; a submission has at most {MOST_CELLS:,}"
 
 
 def _large_cell(raw: msgspec.Raw) -> dict[str, Any] | None:
@@ -252,7 +268,7 @@ def _read(path: Path, notes: list[str]) -> list[_Cell]:
     if not raw["cells"]:
         raise _Unreadable("the file has no cells")
     if len(raw["cells"]) > MOST_CELLS:
-        raise _Unreadable(f"the file has {len(raw['cells']):,} cells; a submission has at most {MOST_CELLS:,}")
+        raise _Unreadable(_too_many(len(raw["cells"])))
     widgets = raw["metadata"].get("widgets") if isinstance(raw.get("metadata"), dict) else None
     states = widgets.values() if isinstance(widgets, dict) else [widgets]
     if widgets is not None and not all(isinstance(s, dict) and isinstance(s.get("state"), dict) for s in states):

@@ -39,7 +39,8 @@ EVIL = {
     "network": "import urllib.request\nurllib.request.urlopen('http://192.0.2.1/answers')",
     "socket": "import socket\ntry:\n    socket.socket().connect(('192.0.2.1', 80))\nexcept Exception:\n    pass",
     "fork": "import os\nwhile True:\n    os.fork()",
-    "read": "from pathlib import Path\ntry:\n    print(Path({path!r}).read_text())\nexcept Exception:\n    pass",
+    # It would answer with what it finds.
+    "read": "import os\nif os.path.exists({path!r}):\n    os._exit(1)",
     "parent": "import os\nprint(open(f'/proc/{os.getppid()}/environ').read())",
     "forge": """
 import json, os

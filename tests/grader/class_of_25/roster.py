@@ -154,17 +154,15 @@ def make(folder: Path, released: dict, sources: dict, secret: Path) -> dict[str,
         ("ida", "segfault", "SIGSEGV"),
         ("pat", "memory", "took more memory than allowed"),
         ("quin", "exit", "ended its own process (exit status 0)"),
-        ("sam", "read", "tried to read the answers"),
-        ("sue", "parent", "tried to look into another process"),
-        ("zoe", "fork", "tried to start processes"),
     ):
         notebook = again()
         first(notebook, EVIL[deed].replace("{path!r}", repr(str(secret))))
         hand_in(student, PS1, notebook, "stopped", words)
 
-    for student, deed in (("rosa", "network"), ("rob", "socket")):
+    # What the wall refuses, or what is not there, costs no more than what needs it.
+    for student, deed in (("rosa", "network"), ("rob", "socket"), ("sam", "read"), ("sue", "parent"), ("zoe", "fork")):
         notebook = again()
-        first(notebook, EVIL[deed])
+        first(notebook, EVIL[deed].replace("{path!r}", repr(str(secret))))
         hand_in(student, PS1, notebook, words="All tests hold")
 
     notebook = copy.deepcopy(released[PS3])
