@@ -27,6 +27,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(PLAIN)
 def test_plain_data_comes_back_as_it_was(value):
     back = messages.unpack(json.loads(json.dumps(messages.pack(value))))

@@ -171,6 +171,7 @@ def test_whole_records_before_a_damaged_one_arrive_and_then_a_sentence(ssd, pixe
     assert read == pixels[:50]
 
 
+@pytest.mark.sample(1)
 @opencl
 @pytest.mark.parametrize(
     ("name", "error", "words"),
@@ -407,6 +408,7 @@ def test_ten_thousand_reads_by_four_threads_are_right_and_in_order(ssd, pixels):
     assert ssd.status().largest > 1, "nothing ever went as a batch"
 
 
+@pytest.mark.long
 @opencl
 def test_a_reader_that_is_restored_goes_on_where_it_stopped(ssd, pixels, tmp_path):
     def fresh():

@@ -401,6 +401,7 @@ def test_where_no_worker_is_slow_fixed_shares_are_as_fast_as_others(workers):
     assert fixed.cost == pytest.approx(shared.cost, rel=0.02)
 
 
+@pytest.mark.long
 def test_enough_workers_for_fixed_shares_are_not_many_more_than_on_paper():
     one = capacity.simulate("1,000 accelerators", sharding="data")
     assert 0.95 * one.setting.fewest_workers <= one.enough() <= 1.25 * one.setting.fewest_workers
@@ -411,6 +412,7 @@ def test_where_there_are_no_workers_nothing_is_shared_among_them():
     assert how["data"].step_s == how["dynamic"].step_s
 
 
+@pytest.mark.long
 def test_fixed_shares_get_no_more_than_the_storage_gives():
     one = capacity.simulate(accelerators=500, hosts=500, workers=1000, sharding="data")
     assert one.images_per_s <= one.setting.storage_mb_s / one.setting.image_kb * 1e3 * (1 + 1e-9)

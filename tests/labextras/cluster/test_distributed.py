@@ -140,7 +140,7 @@ def alone(several, paths):
     return several.run(learn, processes=1, paths=paths)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("sharding", "both", "same"), [("DATA", 0, True), ("FILE", 0, False), ("OFF", ROWS, False)])
 def test_each_way_to_share_trains_as_it_says(several, paths, alone, sharding, both, same):
     run = several.run(learn, paths=paths, sharding=sharding)
@@ -161,7 +161,8 @@ def test_a_killed_process_is_named_and_the_survivor_says_what_it_missed(several,
     assert "Detected at node" not in str(found.value)
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("times", [1, 4])
 def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(several, paths, alone, tmp_path, times):
     for number in range(times):
         run = several.run(learn, paths=paths, save_to=str(tmp_path / str(number)), die_at=6, restarts=1)
@@ -291,6 +292,7 @@ def test_warnings_of_a_program_that_goes_on_are_not_shown(several, capsys):
     assert capsys.readouterr().out.splitlines() == ["process 0: printed", "process 0: said by a shell"]
 
 
+@pytest.mark.long
 def test_of_what_is_too_long_to_be_shown_the_end_is(several, capsys):
     several.run(lambda process: print("x\n" * 600_000 + "the end"), processes=1)
     shown = capsys.readouterr().out

@@ -125,6 +125,7 @@ def test_the_losses_are_the_same_and_each_step_has_its_wait(tf, keras, settings)
     assert "train" not in vars(model.train_function).get("__name__", ""), "the function of Keras is back"
 
 
+@pytest.mark.long
 def test_epochs_and_validation_are_what_they_are(tf, keras):
     watch = labextras.fit.Watch(steps=7, warmup=2)
     fit(network(keras), data(tf, 6), watch, epochs=2, validation_data=data(tf, 3, 0.05))
@@ -186,7 +187,7 @@ def test_steps_are_counted_where_the_optimizer_leaves_some_out(tf, keras, optimi
     assert (watch.trace.run.steps, watch.trace.run.images) == (16, 16 * BATCH), "the last call finds three batches"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("each", [1, 2, 4])
 @pytest.mark.parametrize("place", ["device", "mirrored"])
 def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, place, each):
@@ -243,6 +244,7 @@ def test_another_profiler_is_left_alone_and_the_training_goes_on(tf, keras, tmp_
             assert one.trace
 
 
+@pytest.mark.long
 def test_an_interrupted_training_leaves_nothing_behind(tf, keras):
     class Interrupt(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
@@ -279,7 +281,7 @@ def profiling(tf, folder):
         tf.profiler.experimental.stop()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("place", ["on_train_batch_end", "on_test_batch_begin", "on_epoch_end"])
 def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, error, place):
@@ -304,6 +306,7 @@ def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras
     assert watch.trace.run.steps == 6
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("by", ["fit", "a loop"])
 def test_an_interrupt_while_a_window_opens_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, by):
     """There is no window as yet that somebody could end."""
@@ -363,6 +366,7 @@ def test_a_training_that_only_takes_its_time_is_not_given_up(tf, keras, place):
     assert watch.trace.run.steps == 4
 
 
+@pytest.mark.long
 def test_a_step_that_fails_ends_the_window(tf, keras):
     def fails(number):
         tf.debugging.assert_less(number, tf.constant(5, tf.int64), "planted")
@@ -419,6 +423,7 @@ def test_a_callback_that_evaluates_is_a_validation(tf, keras, does):
     assert not {"reset_metrics", "evaluate", "predict"} & vars(model).keys(), "the functions of Keras are back"
 
 
+@pytest.mark.long
 def test_a_model_that_lets_nothing_be_put_in_its_place_trains_on(tf, keras):
     class Fixed(keras.Sequential):
         predict = property(lambda self: "what nobody may set")
@@ -457,6 +462,7 @@ def test_a_model_of_another_trainer_needs_only_what_trains(tf):
     assert watch.trace.run.steps == 3
 
 
+@pytest.mark.long
 def test_a_training_that_was_left_never_lacks_its_function(tf, keras):
     """Another thread gives it back, while the next training may look for it."""
     lacked = []
@@ -599,6 +605,7 @@ def test_memory_that_a_validation_takes_ends_the_window(tf, keras, profile, how)
     assert re.match(TAKEN + " after 6 of 12 steps", trace.run.profiler.note)
 
 
+@pytest.mark.long
 def test_memory_that_the_training_keeps_is_not_all_the_profilers(tf, keras):
     watch = labextras.fit.Watch(steps=12, warmup=2, max_events=FEW)
     fit(network(keras), Keeping(tf, 20).dataset, watch)
@@ -606,6 +613,7 @@ def test_memory_that_the_training_keeps_is_not_all_the_profilers(tf, keras):
     assert watch.trace.run.steps < 12
 
 
+@pytest.mark.long
 def test_memory_that_is_taken_before_the_first_step_leaves_that_step(tf, keras):
     def take(batch, logs=None):
         kept.append(taken())
@@ -618,6 +626,7 @@ def test_memory_that_is_taken_before_the_first_step_leaves_that_step(tf, keras):
     assert "the window ended after 1 of 20 steps" in watch.trace.run.profiler.note
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("more", [0, 2])
 def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile, more):
     """What follows the loop, still under `watching`, is no step; a step that comes after all is none of the window."""
@@ -655,6 +664,7 @@ def test_a_loss_that_counts_steps_counts_no_images(tf, keras, counts):
     assert (watch.trace.run.steps, watch.trace.run.images) == (8, 8 * BATCH)
 
 
+@pytest.mark.long
 def test_a_training_that_is_short_says_so(tf, keras):
     watch = labextras.fit.Watch(steps=50, warmup=4)
     with pytest.raises(RecordingError, match="no training has run"):
@@ -667,6 +677,7 @@ def test_a_training_that_is_short_says_so(tf, keras):
         assert watch.trace
 
 
+@pytest.mark.long
 def test_the_profile_is_kept_where_xprof_looks_for_it(tf, keras, tmp_path):
     fit(network(keras), data(tf, 10), labextras.fit.Watch(steps=4, keep=tmp_path))
     labkit.record(data(tf, 10), labkit.accelerators.modelled(step_ms=1), steps=4, keep=tmp_path, progress=False)
@@ -678,6 +689,7 @@ def test_the_profile_is_kept_where_xprof_looks_for_it(tf, keras, tmp_path):
         assert xplane.read(file).select(name="Iterator::Root").sum() >= 4
 
 
+@pytest.mark.long
 def test_what_no_view_shows_is_left_out_unless_the_profile_is_kept(tf, keras, tmp_path, monkeypatch):
     """What is handed from thread to thread, and pieces of memory, are most of what the profiler notes."""
     files, read = [], xplane.read
@@ -745,6 +757,7 @@ def test_a_loop_of_ones_own_is_watched(tf):
     assert trace.run.images == 4 * BATCH
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("evaluates", [False, True])
 def test_a_loop_over_two_datasets_waits_for_both(tf, evaluates):
     with labextras.fit.watching(steps=4, warmup=2) as step:

@@ -83,7 +83,7 @@ def work_in(trace, what):
     return {t.thread for t in trace if t.name == what}
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("pool", [None, *disk.POOLS])
 def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(paths, pool):
     before = state()
@@ -179,6 +179,7 @@ def test_threads_of_pools_that_follow_each_other_share_their_lanes(paths):
     assert all(name.startswith("thread ThreadPoolExecutor-") for name in decoded)
 
 
+@pytest.mark.long
 def test_threads_that_work_at_the_same_time_have_a_lane_each(paths):
     class TwoPools:
         def __iter__(self):
@@ -218,6 +219,7 @@ def test_what_was_wrapped_is_undone_however_a_recording_ends(paths, rounds):
         assert state() == before
 
 
+@pytest.mark.long
 def test_an_interrupt_while_it_is_undone_leaves_nothing_wrapped(paths, monkeypatch):
     def interrupted(wrapped):
         signal.raise_signal(signal.SIGINT)
@@ -231,6 +233,7 @@ def test_an_interrupt_while_it_is_undone_leaves_nothing_wrapped(paths, monkeypat
     assert state() == before
 
 
+@pytest.mark.long
 def test_names_that_other_modules_have_imported_are_wrapped_too_and_given_back(paths, monkeypatch):
     imported = type(sys)("a_reader_of_ours")
     imported.stack = np.stack
@@ -246,6 +249,7 @@ def test_names_that_other_modules_have_imported_are_wrapped_too_and_given_back(p
     assert not hasattr(np.stack, "_labkit_times")
 
 
+@pytest.mark.long
 def test_a_module_that_is_imported_in_the_middle_is_known(paths, tmp_path, monkeypatch):
     (tmp_path / "late_reader.py").write_text("def shrink(image):\n    return image[::2, ::2].copy()\n")
     monkeypatch.syspath_prepend(tmp_path)
@@ -367,7 +371,7 @@ def test_a_module_that_is_imported_in_the_middle_has_the_originals_afterwards(tm
     pickle.dumps(np.stack)
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", ["not at all", "open", "read_bytes", "Path.open"])
 def test_the_files_that_a_loader_reads_are_seen_and_no_others(tmp_path, how):
     """labkit itself asks the system about processes meanwhile."""
@@ -463,6 +467,7 @@ def stages(tmp_path, monkeypatch):
     known.replace_own(before)
 
 
+@pytest.mark.long
 def test_the_steps_of_generators_and_coroutines_are_seen_and_they_stay_what_they_are(stages):
     for name in ("doubled", "fetched", "Reader.numbers", "closure"):
         labextras.loaders.known(f"own_stages.{name}", category="decode")
@@ -555,6 +560,7 @@ def test_code_that_computes_is_told_from_code_that_waits(paths):
     assert labkit.Timeline(idle).efforts == {} or labkit.Timeline(idle).efforts[name].computes is False
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("through", [iter, lambda dataset: dataset.as_numpy_iterator()])
 def test_tf_data_inside_a_loader_is_named_as_what_is_waited_for(through):
     import tensorflow as tf
@@ -606,6 +612,7 @@ class ByNumber:
         return np.zeros((8, 4), np.uint8), np.arange(8)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("loader", [Resets, ByNumber])
 def test_a_loader_that_is_its_own_iterator_begins_again_where_its_iter_does_something(loader):
     trace = labkit.record(loader(), STEP, steps=7)
@@ -685,6 +692,7 @@ class Made:
         return self.make()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("make", [lambda: Ahead(itertools.repeat(np.zeros((4, 8)))), bad_manners])
 def test_an_iterator_that_cannot_be_closed_costs_no_trace(make):
     assert labkit.record(Made(make), STEP, steps=3).run.steps == 3
@@ -867,6 +875,7 @@ def test_what_hidden_processes_do_is_nobodys_work_and_the_advice_says_so():
     assert labkit.record(batches(*[np.zeros((4, 8))] * 4), STEP, steps=1).run.loader.hidden == 0
 
 
+@pytest.mark.long
 def test_processes_that_rest_hide_no_work():
     """As the workers that another loader keeps: they do nothing, and what is waited for is the loader's."""
     receives, sends = multiprocessing.Pipe(duplex=False)
@@ -890,6 +899,7 @@ def test_processes_that_rest_hide_no_work():
     assert labkit.Timeline(trace).stalls.cause == "prep"
 
 
+@pytest.mark.long
 def test_a_loader_that_fails_leaves_what_was_seen_until_then(paths):
     def batches():
         for _ in range(5):
@@ -917,6 +927,7 @@ def test_the_stop_button_stops_a_loader_that_waits(paths):
     assert state() == before
 
 
+@pytest.mark.long
 def test_a_loader_that_hangs_is_interrupted_and_named(monkeypatch):
     from labextras.loaders import session
 
@@ -992,6 +1003,7 @@ def test_what_was_measured_of_a_loader_that_hangs_is_said(monkeypatch):
         labkit.record(polls(), STEP, steps=8, warmup=1)
 
 
+@pytest.mark.long
 def test_a_program_that_reads_beside_hides_no_loader_that_hangs(monkeypatch, tmp_path):
     """As a board that reads its logs again and again."""
     from labextras.loaders import session
@@ -1039,6 +1051,7 @@ def test_what_a_socket_brings_from_another_machine_is_a_sign_of_life(address, ra
         assert labkit.record(fills(), STEP, steps=4, warmup=1).run.steps == 4
 
 
+@pytest.mark.long
 def test_a_program_that_the_loader_runs_is_its_work(monkeypatch):
     """As one that unpacks an archive before the first batch."""
     from labextras.loaders import session
@@ -1053,6 +1066,7 @@ def test_a_program_that_the_loader_runs_is_its_work(monkeypatch):
     assert labkit.record(unpacks(), STEP, steps=4, warmup=1).run.steps == 4
 
 
+@pytest.mark.long
 def test_a_slow_accelerator_is_no_loader_that_hangs(monkeypatch):
     from labextras.loaders import session
 
@@ -1098,6 +1112,7 @@ def test_without_spans_nothing_is_wrapped_while_it_runs(paths):
     assert seen[-1] is True, "the round for the pictures"
 
 
+@pytest.mark.long
 def test_a_recorded_loader_goes_through_a_file(paths, tmp_path):
     trace = labkit.record(disk.Batches(paths), STEP, steps=3, name="mine")
     again = labkit.Trace.load(trace.save(tmp_path / "t.json.gz"))
@@ -1106,6 +1121,7 @@ def test_a_recorded_loader_goes_through_a_file(paths, tmp_path):
     assert "loader            Batches" in str(labkit.Timeline(trace))
 
 
+@pytest.mark.long
 def test_what_gives_batches_by_their_numbers_is_a_loader():
     """The way in which Python iterated before there were iterators; many classes have no other."""
 
@@ -1127,6 +1143,7 @@ def test_what_gives_batches_by_their_numbers_is_a_loader():
     assert "next of Numbered" in {span.name for span in trace}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_epochs_of_a_dataset_of_keras_begin_and_end_as_in_fit(workers):
     import keras
