@@ -34,6 +34,7 @@ PLAIN = st.recursive(
 )
 
 
+@pytest.mark.long
 @given(PLAIN)
 def test_plain_data_comes_back_as_it_was(value):
     assert back(value) == value

@@ -130,6 +130,7 @@ def test_photos_that_nobody_changed_did_not_all_get_the_same_number():
     assert data.find(two_epochs([0.0])) == []
 
 
+@pytest.mark.long
 def test_the_smallest_numbers_that_numpy_draws_are_found_in_the_pipeline_itself():
     """Of a thousand seeds those whose first number lies next to 0: there the photos are hardly changed."""
     first = {seed: abs(numpy.random.RandomState(seed).uniform(-0.2, 0.2)) for seed in range(1000)}
@@ -327,6 +328,7 @@ def test_what_a_drill_keeps_does_not_hold_its_answer(key):
     assert not any(secret in kept for secret in (fault.key, fault.diagnosis, fault.sign))
 
 
+@pytest.mark.long
 def test_what_a_drill_records_has_a_name_of_its_own_in_the_gradebook():
     drill = drill_of("one_by_one")
     trace = drill.record(fault_of("one_by_one").pipeline)
@@ -758,6 +760,7 @@ def test_a_fix_that_leaves_its_fault_or_brings_another_fails_with_a_true_word(na
     assert word in result.hint, result
 
 
+@pytest.mark.long
 def test_the_code_of_another_drill_as_it_is_does_not_tell_the_sign_of_its_fault():
     mine, other = drill_of("one_by_one"), fault_of("bgr")
     mine.diagnose(fault_of("one_by_one").diagnosis)
@@ -797,6 +800,7 @@ def test_a_drill_says_that_photos_are_to_be_shuffled_if_its_check_asks_for_that(
     assert ("shuffled anew for each epoch" in drill_of(key).task) == fault_of(key).ordered_anew
 
 
+@pytest.mark.long
 def test_a_fix_that_never_delivers_is_stopped(monkeypatch):
     monkeypatch.setattr(data, "LONGEST_S", 0.5, raising=False)
 

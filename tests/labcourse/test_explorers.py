@@ -89,6 +89,7 @@ def test_the_three_rates_are_those_on_paper(changes, fetch, prep, train, limit):
     assert limit in best.limit
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "label"), BUTTONS)
 def test_every_button_leads_to_a_modelled_run_and_its_figures_in_words(name, label):
     answer = explorers.explore(name).answer(label)
@@ -246,6 +247,7 @@ def test_the_opening_position_can_be_shown_above_the_current_one():
     assert str(explorer.first.timeline) not in str(panel.timeline)
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_slider_has_a_label_and_values_with_units(name):
     explorer = explorers.explore(name)
@@ -376,7 +378,7 @@ def recorded(album):
     return labkit.record(dataset, accelerators.modelled(step_ms=20), steps=6)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("make", "planned", "preset"),
     [(explorers.scale, capacity.plan, name) for name in capacity.PRESETS]
@@ -392,7 +394,7 @@ def test_the_planning_explorers_show_what_is_planned(make, planned, preset):
     assert panel.reply["pictures"].count("<figure") == 2
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["failure_hours", "price_per_hour", "worker_price_per_hour", "watts", "worker_watts"])
 def test_what_a_fleet_does_not_have_has_no_slider(name):
     explorer = explorers.fleet(**{name: None})

@@ -34,6 +34,7 @@ def called(chain):
 # -- the clock --------------------------------------------------------------
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(ms, ms, st.integers(1, 12))
 def test_stages_that_take_turns_add_up(load, train, count):
@@ -43,6 +44,7 @@ def test_stages_that_take_turns_add_up(load, train, count):
     assert timing.idle == pytest.approx(load / (load + train))
 
 
+@pytest.mark.long
 @settings(max_examples=20)
 @given(ms, ms, st.integers(1, 12), st.integers(1, 5))
 def test_behind_a_buffer_the_slower_of_the_two_sets_the_pace(load, train, count, depth):
@@ -255,6 +257,7 @@ def test_what_only_a_measurement_can_tell_never_passes():
     assert "measured in turn" in result.hint or "too busy" in result.hint
 
 
+@pytest.mark.long
 def test_a_measured_grade_of_a_right_pipeline_is_no_zero():
     assert graded(good, task(measured=True)).status in (grading.PASSED, grading.INCONCLUSIVE)
 

@@ -93,6 +93,7 @@ def test_the_check_of_the_lab_is_that_of_grading(session):
     assert set(session.exercises) == {"01.1"}
 
 
+@pytest.mark.long
 def test_recordings_enter_themselves_if_they_have_a_name(session):
     import tensorflow as tf
 
@@ -396,6 +397,7 @@ def test_the_page_stands_alone_with_words_for_every_picture(folder, tmp_path):
         assert word in text
 
 
+@pytest.mark.long
 def test_what_was_left_open_is_no_prediction_of_a_class(full, tmp_path, capsys):
     predictions.commit("03.gain", ...)
     predictions.review("03.gain", measured=2.0)
@@ -406,6 +408,7 @@ def test_what_was_left_open_is_no_prediction_of_a_class(full, tmp_path, capsys):
     assert "<td>0 of 1; no prediction: 1</td>" in group.html()
 
 
+@pytest.mark.long
 def test_names_of_runs_cannot_break_the_page(full, tmp_path):
     gradebook.run(trace("<script>alert(1)</script>", 0.4), measured(100))
     labcourse.submit("s1", folder=tmp_path, quiet=True)
@@ -471,6 +474,7 @@ _BAD = {
 }
 
 
+@pytest.mark.long
 def test_lists_of_every_depth_are_refused_in_a_sentence(tmp_path):
     path = tmp_path / "deep.json"
     for depth in range(500, 1000):  # at some, JSON can be read and not written

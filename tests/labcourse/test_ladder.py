@@ -255,7 +255,7 @@ def few(album, tmp_path, monkeypatch):
 
 
 @pytest.mark.random
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("rung", TAUGHT, ids=lambda rung: rung.name)
 def test_a_rung_delivers_the_elements_of_the_notebook_that_teaches_it(rung, few):
     taught, _names = evaluated(notebook_of(rung), CELLS[rung.name], album=few, everything=few)

@@ -75,6 +75,7 @@ def test_a_new_kernel_takes_a_new_number_and_tells_of_the_old_one():
     assert "In an earlier session it was 1.3 times, and you saw 1.9 times measured." in str(again)
 
 
+@pytest.mark.long
 def test_the_summary_knows_the_predictions_of_other_kernels():
     code = "from labcourse import predictions as p; p.commit('05.gain', 4); p.review('05.gain', model=3, measured=2)"
     subprocess.run([sys.executable, "-c", code], check=True)
@@ -251,6 +252,7 @@ def test_the_bars_are_as_long_as_the_three_numbers():
     assert "1.9 [1.7–2]" in words
 
 
+@pytest.mark.long
 def test_a_review_is_a_picture_with_its_numbers_as_text():
     predictions.commit("02.gain", 1.3)
     shown = predictions.review("02.gain", measured=1.9)

@@ -62,7 +62,7 @@ def measured(drill):
     return seen
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @seeds
 def test_measurements_name_the_fault_of_a_drill_and_no_other(seed):
     drill = drills.silent(seed)

@@ -43,6 +43,7 @@ def visible(folder):
     return sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
 
 
+@pytest.mark.long
 def test_a_reader_sees_notebooks_a_start_page_and_the_glossary_and_nothing_else(root, tmp_path):
     assert prepare(tmp_path / "lab") == []
     there = [path.name for path in sorted((root / "notebooks").glob("[0-9]*.ipynb"))]
@@ -68,6 +69,7 @@ def prose(path):
     return "\n".join(c.source for c in nbformat.read(path, as_version=4).cells if c.cell_type == "markdown")
 
 
+@pytest.mark.long
 def test_every_link_leads_somewhere_inside_of_the_folder(tmp_path):
     prepare(lab := tmp_path / "lab")
     for path in [*lab.glob("*.ipynb"), *lab.glob("docs/*.md")]:
@@ -156,6 +158,7 @@ def test_a_start_page_for_others_shows_nothing_of_what_was_done_here(tmp_path):
     assert pages[2] == pages[0] != pages[1]
 
 
+@pytest.mark.long
 def test_a_start_page_that_cannot_be_read_is_put_aside(tmp_path):
     (lab := tmp_path / "lab").mkdir()
     (lab / "start.ipynb").write_text("half a f")

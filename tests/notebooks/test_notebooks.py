@@ -231,6 +231,7 @@ def test_ids_are_there_unique_and_stable(path, built_ids):
     assert built_ids[path.stem] == ids
 
 
+@pytest.mark.long
 @each
 def test_nothing_is_stored_that_breaks_elsewhere(path):
     text = path.read_text(encoding="utf-8")
@@ -302,6 +303,7 @@ def test_of_an_explorer_the_build_keeps_the_picture_above_its_widget(builder, ch
     assert "<img " in output.data["text/html"]
 
 
+@pytest.mark.long
 def test_of_a_view_that_draws_itself_the_build_keeps_a_picture_with_its_words(builder):
     spans = [Span("consumer", "wait for batch", "wait", 0, 3_000_000, 0)]
     spans += [Span("consumer", "train step", "train", 3_000_000, 4_000_000, 0)]
@@ -346,6 +348,7 @@ def test_the_bootstrap_installs_labkit_only_and_only_when_it_is_missing(path):
     assert re.findall(r"pip install (.*)", cell.source) == [wanted]
 
 
+@pytest.mark.long
 @each
 def test_the_anatomy_is_complete(path):
     prose = "\n".join(c.source for c in cells(path, "markdown"))

@@ -63,6 +63,7 @@ def offline(code, **environment):
     return done
 
 
+@pytest.mark.long
 def test_cut_off_means_no_way_to_anybody_else_but_oneself():
     done = offline("""
 import socket
@@ -105,7 +106,7 @@ print("five channels are ports:", states.count("0A") >= 5)"""
     [pytest.param([], id="one process"), pytest.param(["-n", "1"], id="a worker", marks=pytest.mark.long)],
 )
 def test_kernels_under_nbval_are_cut_off(workers, tmp_path):
-    """As `make test` runs the course: the file that does it lies beside the notebooks.
+    """As `make test-notebooks` runs the course: the file that does it lies beside the notebooks.
 
     And no channel of a kernel is a port: another kernel that starts at the same time may have taken it.
     """

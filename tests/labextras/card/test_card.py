@@ -225,6 +225,7 @@ def test_one_process_at_a_time_has_a_name_while_its_lock_comes_and_goes(folder):
     process.remove(place, "card0")
 
 
+@pytest.mark.long
 @opencl
 def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
     code = (
@@ -299,6 +300,7 @@ def test_a_card_that_does_not_listen_to_a_polite_word_is_killed(root, monkeypatc
     assert child.process.wait() == -signal.SIGKILL
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("settings", "error", "words"),
     [
@@ -331,6 +333,7 @@ def test_a_socket_needs_a_short_path_of_ones_own(monkeypatch, tmp_path):
     monkeypatch.delenv("LABKIT_CARDS")
 
 
+@pytest.mark.long
 def test_looking_at_cards_leaves_everything_of_others_alone(folder):
     given = folder.parent
     given.mkdir()
@@ -432,6 +435,7 @@ def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(asked):
     assert 1 < after.largest <= 64
 
 
+@pytest.mark.long
 @opencl
 def test_one_damaged_image_harms_no_other_of_its_batch(asked):
     names = [f"{i}.jpg?size=8" for i in range(6)] + ["damaged.jpg?size=8"]

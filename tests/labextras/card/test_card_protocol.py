@@ -18,6 +18,7 @@ from labkit.sources import framing
 NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 
 
+@pytest.mark.long
 @given(st.sampled_from(Op), st.integers(0, 2**64 - 1), NAMES, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 def test_a_request_arrives_as_it_was_sent(op, ident, name, offset, count):
     request = Request(op, ident, name, offset, count)
@@ -207,6 +208,7 @@ def test_a_link_to_a_folder_above_itself_is_not_listed_but_followed(served):
     assert served.read("in/deep/up/self/b.txt") == b"b"
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=6))
 @settings(max_examples=60)
 def test_a_walk_ends_and_meets_every_folder_whatever_links_there_are(links):

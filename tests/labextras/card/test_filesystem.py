@@ -170,6 +170,7 @@ def test_whole_records_before_a_damaged_one_arrive_and_then_a_sentence(ssd, pixe
     assert read == pixels[:50]
 
 
+@pytest.mark.sample(1)
 @opencl
 @pytest.mark.parametrize(
     ("name", "error", "words"),

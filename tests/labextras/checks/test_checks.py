@@ -105,6 +105,7 @@ HEALTHY = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(("angles", "found"), [([2.5] * 9 + [-4, -1, 5], False), ([2.5] * 12, True)])
 def test_of_a_few_turns_some_are_alike_by_chance(data, angles, found):
     """Where random turns leave few images that can be recognised, half of their angles may lie close together."""
@@ -126,6 +127,7 @@ def test_a_healthy_pipeline_raises_no_alarm(name, reference):
     assert report["random"].status == report["finite"].status == report["blank"].status == "passed"
 
 
+@pytest.mark.long
 def test_everything_that_can_be_checked_is_checked_on_a_healthy_pipeline(reference, data):
     report = checks.inspect(
         reference.map(on_image(augment)), reference, value_range=(0, 1), deterministic=True, labels=data[1]
@@ -234,6 +236,7 @@ def test_labels_that_left_their_images_are_found(reference):
     assert faults(checks.inspect(moved, reference)) == {"labels"}
 
 
+@pytest.mark.long
 def test_labels_alone_show_loss_and_leave_the_pairing_open(reference, data):
     report = checks.inspect(reference, labels=data[1])
     assert (report["labels"].status, report["count"].status) == ("not checked", "passed")
@@ -282,10 +285,12 @@ def test_a_cached_augmentation_is_found_without_any_help(reference):
     assert "cache" in report["random"].text
 
 
+@pytest.mark.long
 def test_random_pixels_where_none_should_be_are_found(reference):
     assert faults(checks.inspect(reference.map(on_image(augment)), reference, random=False)) == {"random"}
 
 
+@pytest.mark.long
 def test_a_seed_that_starts_over_each_epoch_is_found(reference):
     same = reference.enumerate().map(
         lambda i, e: (tf.image.stateless_random_brightness(to_float(e[0]), 0.1, [i, i]), e[1])
@@ -322,7 +327,7 @@ FORMS = {
 }
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", FORMS)
 def test_a_label_in_another_form_is_the_same_label(name, reference, data):
     formed = reference.map(lambda x, y: (x, FORMS[name](y)))
@@ -376,7 +381,7 @@ MEASURED = {
 }
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("name", MEASURED)
 def test_what_moves_with_its_image_is_not_called_mislabelled(name, data):
     made, mirrored = MEASURED[name]
@@ -456,6 +461,7 @@ def test_paths_stay_keys_however_often_they_are_repeated(data):
     assert faults(checks.inspect(named.repeat(4).map(on_image(augment)), named)) == {"count", "once"}
 
 
+@pytest.mark.long
 def test_errors_that_are_ignored_are_losses(reference):
     def fragile(i, element):
         with tf.control_dependencies([tf.debugging.assert_none_equal(i % 10, tf.constant(3, tf.int64))]):
@@ -497,6 +503,7 @@ def test_grey_images_have_no_order_of_colours(reference):
     assert checks.inspect(tripled, tripled)["colour"].status == "not checked"
 
 
+@pytest.mark.long
 def test_pixels_for_a_caffe_model_are_not_called_exchanged(reference):
     caffe = reference.map(on_image(lambda x: tf.cast(x[..., ::-1], tf.float32) - [103.939, 116.779, 123.68]))
     report = checks.inspect(caffe.batch(32), reference)
@@ -513,6 +520,7 @@ def test_too_few_of_a_rare_label_do_not_tell_whether_labels_are_mixed():
     assert seen(200).status == "fault"
 
 
+@pytest.mark.long
 def test_photos_inside_records_are_not_said_to_lie_upright(album, tmp_path):
     name = str(tmp_path / "photos.tfrecord")
     with tf.io.TFRecordWriter(name) as writer:
@@ -523,6 +531,7 @@ def test_photos_inside_records_are_not_said_to_lie_upright(album, tmp_path):
     assert (found.status, "inside records" in found.text) == ("not checked", True), found
 
 
+@pytest.mark.long
 def test_part_of_an_epoch_proves_no_loss(reference):
     report = checks.inspect(reference.map(on_image(augment)).batch(8), reference, steps=3)
     assert not report.faults, report
@@ -637,6 +646,7 @@ def test_several_views_of_one_photo_in_a_row_are_not_sorted(reference, views):
     assert checks.inspect(made.map(on_image(augment)).batch(32), random=True)["mixed"].status == "passed"
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("each", [5, 12, 50])
 def test_sorted_elements_are_found_however_few_a_label_has(each):
     sorted_ = tf.data.Dataset.from_tensor_slices(np.repeat(np.arange(10), each))
@@ -665,7 +675,7 @@ def pushed(page):
     return tf.image.random_crop(tf.pad(page, [[3, 3], [3, 3], [0, 0]], mode="REFLECT"), page.shape)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("change", [to_float, tf.image.random_flip_left_right, pushed, lambda x: x // 2])
 def test_pages_that_are_mostly_white_did_not_wrap_around(change):
     pages = tf.data.Dataset.from_tensor_slices({"page": letters(), "key": np.arange(80)})
@@ -673,6 +683,7 @@ def test_pages_that_are_mostly_white_did_not_wrap_around(change):
     assert not checks.inspect(made, pages, key="key").faults
 
 
+@pytest.mark.long
 def test_white_paper_that_wrapped_around_is_found():
     pages = tf.data.Dataset.from_tensor_slices({"page": letters(), "key": np.arange(80)})
     made = pages.map(lambda e: e | {"page": e["page"] + tf.constant(40, tf.uint8)})
@@ -690,6 +701,7 @@ def test_without_its_opaque_channel_a_photo_is_the_same(data):
     assert report["overflow"].status == report["colour"].status == "passed", report
 
 
+@pytest.mark.long
 def test_colours_of_a_negative_are_not_exchanged(data):
     named = tf.data.Dataset.from_tensor_slices({"photo": data[0], "id": np.arange(COUNT)})
     report = checks.inspect(named.map(lambda e: e | {"photo": 255 - e["photo"]}), named, key="id")
@@ -697,6 +709,7 @@ def test_colours_of_a_negative_are_not_exchanged(data):
     assert "negatives of the reference" in report["colour"].text
 
 
+@pytest.mark.long
 def test_channels_may_come_first_in_batches(data):
     images, labels = data
     reference = tf.data.Dataset.from_tensor_slices((images, labels))
@@ -721,6 +734,7 @@ def test_an_empty_dataset_is_a_fault(reference):
 # -- any dataset -------------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("made", "batched", "image"),
     [
@@ -973,6 +987,7 @@ def test_bad_input_is_one_sentence(reference):
             checks.inspect(reference, **arguments)
 
 
+@pytest.mark.long
 def test_a_broken_pipeline_says_itself_what_is_wrong(reference):
     broken = reference.map(lambda x, y: (tf.io.decode_jpeg("no jpeg"), y))
     with pytest.raises(tf.errors.InvalidArgumentError):

@@ -218,6 +218,7 @@ def test_another_part_of_the_photo_is_told_from_what_looks_like_it(name, size, f
         assert step != "colours" or ("another order" in str(found)) == (name == "red, blue, green"), found
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_a_few_photos_are_enough_to_tell_a_crop_from_colours(count):
     for share in (0.04, 0.1, 0.3):
@@ -245,6 +246,7 @@ def test_another_scale_is_a_matter_of_values(name, size, first):
     assert [one.step for one in found.differences] == ["values"], found
 
 
+@pytest.mark.long
 def test_blue_for_red_before_mean_and_deviation_is_a_matter_of_colours():
     found = checks.serving(way(after=[normal]), way(after=[lambda x: normal(x[..., ::-1])]), files(0))
     assert [one.step for one in found.differences] == ["colours"], found
@@ -252,6 +254,7 @@ def test_blue_for_red_before_mean_and_deviation_is_a_matter_of_colours():
     assert [one.step for one in both.differences] == ["colours", "values"], both
 
 
+@pytest.mark.long
 def test_the_words_say_who_divides():
     bytes_, divided = way(), way(after=[lambda x: x / 255])
     assert "training divides by 255, serving does not" in str(checks.serving(divided, bytes_, files(0)))
@@ -270,7 +273,7 @@ TWO = {
 }
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @EVERY
 @pytest.mark.parametrize("names", TWO)
 def test_several_faults_are_named_in_their_order(names, size, first):

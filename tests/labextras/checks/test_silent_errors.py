@@ -166,12 +166,13 @@ def test_a_wrong_scale_is_found(name, style, source):
     assert words in report[check].text
 
 
+@pytest.mark.long
 def test_floats_of_bytes_are_named_where_nobody_says_what_is_right(source):
     report = checks.inspect(source("arrays").map(lambda x, y: (tf.cast(x, tf.float32), y)))
     assert "not divided by 255" in report["range"].text
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @styles
 def test_the_graph_shows_a_resize_that_leaves_pixels_out(style, source):
     def to(**more):
@@ -184,6 +185,7 @@ def test_the_graph_shows_a_resize_that_leaves_pixels_out(style, source):
         assert checks.inspect(to(**good))["resize"].status == "passed"
 
 
+@pytest.mark.long
 def test_files_that_ask_for_a_turn_are_counted(album, tmp_path):
     paths = []
     for i, path in enumerate(album.paths[:12]):
@@ -222,6 +224,7 @@ def test_a_file_whose_header_is_broken_loses_no_report(tmp_path):
     assert "1 of 1 files" in checks.inspect(tf.data.Dataset.from_tensor_slices(paths).map(load))["orientation"].text
 
 
+@pytest.mark.long
 def test_every_report_says_what_nobody_sees(source):
     report = checks.inspect(source("arrays"))
     assert len(report.unseen) == 8

@@ -378,6 +378,7 @@ def test_where_no_worker_is_slow_fixed_shares_are_as_fast_as_others(workers):
     assert fixed.cost == pytest.approx(shared.cost, rel=0.02)
 
 
+@pytest.mark.long
 def test_enough_workers_for_fixed_shares_are_not_many_more_than_on_paper():
     one = capacity.simulate("1,000 accelerators", sharding="data")
     assert 0.95 * one.setting.fewest_workers <= one.enough() <= 1.25 * one.setting.fewest_workers
@@ -389,6 +390,7 @@ def test_where_there_are_no_workers_nothing_is_shared_among_them_and_none_is_los
     assert [capacity.simulate(workers=n).lost_worker() for n in (0, 1)] == [1, 0]
 
 
+@pytest.mark.long
 def test_fixed_shares_get_no_more_than_the_storage_gives():
     one = capacity.simulate(accelerators=500, hosts=500, workers=1000, sharding="data")
     assert one.images_per_s <= one.setting.storage_mb_s / one.setting.image_kb * 1e3 * (1 + 1e-9)

@@ -110,6 +110,7 @@ def test_bytes_are_those_that_came_from_each_worker(c):
     assert all(5e6 <= count <= 5.2e6 for count in came.values()), came
 
 
+@pytest.mark.long
 def test_a_recording_has_the_lanes_of_all_processes_on_one_clock(c):
     import tensorflow as tf
 
@@ -310,6 +311,7 @@ def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence():
     assert cluster_network.is_free(port), "what refuses is gone with the datasets"
 
 
+@pytest.mark.long
 def test_a_worker_that_dies_in_a_recording_has_no_lanes_and_a_note_says_so(c):
     class Kills:
         name, kind, source, describe = "kills", "real", None, lambda self: "a step that kills"
@@ -326,6 +328,7 @@ def test_a_worker_that_dies_in_a_recording_has_no_lanes_and_a_note_says_so(c):
     assert {t.name.partition(" · ")[0] for t in trace.threads if " · " in t.name} == {"worker 0"}
 
 
+@pytest.mark.long
 def test_what_workers_cannot_do_is_said_in_the_words_of_those_who_asked(c, tmp_path):
     import tensorflow as tf
 
@@ -417,6 +420,7 @@ def test_an_answer_that_comes_too_late_is_no_death_and_none_to_the_next_command(
     assert (worker.pid, len(c.deaths)) == (pid, deaths)
 
 
+@pytest.mark.long
 def test_a_worker_that_cannot_be_watched_is_named_in_a_note(c):
     c.workers[0].ask("profile")
     try:
@@ -554,6 +558,7 @@ labextras.cluster.data_service()
 """
 
 
+@pytest.mark.long
 def test_a_notebook_that_is_killed_before_its_first_child_leaves_no_folder(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     parent = subprocess.run([sys.executable, "-c", EARLY], env=environment, check=False)

@@ -139,7 +139,7 @@ def alone(several, paths):
     return several.run(learn, processes=1, paths=paths)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize(("sharding", "both", "same"), [("DATA", 0, True), ("FILE", 0, False), ("OFF", ROWS, False)])
 def test_each_way_to_share_trains_as_it_says(several, paths, alone, sharding, both, same):
     run = several.run(learn, paths=paths, sharding=sharding)
@@ -160,7 +160,8 @@ def test_a_killed_process_is_named_and_the_survivor_says_what_it_missed(several,
     assert "Detected at node" not in str(found.value)
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("times", [1, 4])
 def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(several, paths, alone, tmp_path, times):
     for number in range(times):
         run = several.run(learn, paths=paths, save_to=str(tmp_path / str(number)), die_at=6, restarts=1)

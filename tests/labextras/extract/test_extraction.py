@@ -65,6 +65,7 @@ def test_sources_of_other_photos_are_not_compared():
         extraction.compare({"one": source(range(3))}, files)
 
 
+@pytest.mark.long
 def test_pixels_of_photos_of_any_size_are_compared(album, tmp_path):
     few = album.take(20)
     raw = records.write(few, tmp_path, shards=1, form="raw")
@@ -77,6 +78,7 @@ def test_pixels_of_photos_of_any_size_are_compared(album, tmp_path):
     assert compared.photos == 20
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("change", "words"),
     [

@@ -284,6 +284,7 @@ def test_in_a_pipeline_a_missing_object_ends_the_job_and_is_named(faulty):
     )
 
 
+@pytest.mark.long
 def test_a_store_can_be_started_again_and_answers_only_inside_of_its_block():
     store = ObjectStore({"a": b"x"}, 0)
     for _ in range(2):

@@ -125,6 +125,7 @@ def test_the_losses_are_the_same_and_each_step_has_its_wait(tf, keras, settings)
     assert "train" not in vars(model.train_function).get("__name__", ""), "the function of Keras is back"
 
 
+@pytest.mark.long
 def test_epochs_and_validation_are_what_they_are(tf, keras):
     watch = labextras.fit.Watch(steps=7, warmup=2)
     fit(network(keras), data(tf, 6), watch, epochs=2, validation_data=data(tf, 3, 0.05))
@@ -271,7 +272,7 @@ def profiling(tf, folder):
         tf.profiler.experimental.stop()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("error", [KeyboardInterrupt, ZeroDivisionError])
 @pytest.mark.parametrize("place", ["on_train_batch_end", "on_test_batch_begin", "on_epoch_end"])
 def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, error, place):
@@ -296,6 +297,7 @@ def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras
     assert watch.trace.run.steps == 6
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("by", ["fit", "a loop"])
 def test_an_interrupt_while_a_window_opens_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, by):
     """There is no window as yet that somebody could end."""
@@ -354,6 +356,7 @@ def test_a_training_that_only_takes_its_time_is_not_given_up(tf, keras, place):
     assert watch.trace.run.steps == 4
 
 
+@pytest.mark.long
 def test_a_step_that_fails_ends_the_window(tf, keras):
     def fails(number):
         tf.debugging.assert_less(number, tf.constant(5, tf.int64), "planted")
@@ -395,6 +398,7 @@ def test_a_callback_that_evaluates_changes_no_count_and_is_a_validation(tf, kera
     assert not {"evaluate", "predict"} & vars(model).keys(), "the functions of Keras are back"
 
 
+@pytest.mark.long
 def test_a_model_that_lets_nothing_be_put_in_its_place_trains_on(tf, keras):
     class Fixed(keras.Sequential):
         predict = property(lambda self: "what nobody may set")
@@ -551,6 +555,7 @@ def test_memory_that_a_validation_takes_ends_the_window(tf, keras, profile, how)
     assert re.match(TAKEN + " after 6 of 12 steps", trace.run.profiler.note)
 
 
+@pytest.mark.long
 def test_memory_that_the_training_keeps_is_not_all_the_profilers(tf, keras):
     watch = labextras.fit.Watch(steps=12, warmup=2, max_events=FEW)
     fit(network(keras), Keeping(tf, 20).dataset, watch)
@@ -558,6 +563,7 @@ def test_memory_that_the_training_keeps_is_not_all_the_profilers(tf, keras):
     assert watch.trace.run.steps < 12
 
 
+@pytest.mark.long
 def test_memory_that_is_taken_before_the_first_step_leaves_that_step(tf, keras):
     def take(batch, logs=None):
         kept.append(taken())
@@ -570,6 +576,7 @@ def test_memory_that_is_taken_before_the_first_step_leaves_that_step(tf, keras):
     assert "the window ended after 1 of 20 steps" in watch.trace.run.profiler.note
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("more", [0, 2])
 def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile, more):
     """What follows the loop, still under `watching`, is no step; a step that comes after all is none of the window."""
@@ -600,6 +607,7 @@ def test_a_training_that_is_short_says_so(tf, keras):
         assert watch.trace
 
 
+@pytest.mark.long
 def test_the_profile_is_kept_where_xprof_looks_for_it(tf, keras, tmp_path):
     fit(network(keras), data(tf, 10), labextras.fit.Watch(steps=4, keep=tmp_path))
     labkit.record(data(tf, 10), labkit.accelerators.modelled(step_ms=1), steps=4, keep=tmp_path, progress=False)

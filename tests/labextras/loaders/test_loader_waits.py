@@ -139,6 +139,7 @@ def test_a_queue_of_which_nobody_is_seen_at_the_other_end_is_what_the_gaps_wait_
         assert "queue" in str(longest)
 
 
+@pytest.mark.long
 def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
     timeline = recorded(OneAhead(lambda: np.stack([np.zeros((1024, 1024, 3), np.uint8)] * 16)), step_ms=1)
     shares = timeline.stalls.shares
@@ -170,6 +171,7 @@ def test_threads_of_pure_python_wait_for_the_interpreter():
         assert any("waiting for the interpreter (GIL), compute in thread" in str(one) for one in timeline.causes)
 
 
+@pytest.mark.long
 def test_threads_that_sleep_do_not_wait_for_the_interpreter():
     shares = recorded(Pooled(rest)).stalls.shares
     assert "GIL wait" not in shares
@@ -192,6 +194,7 @@ def test_processes_that_share_a_core_wait_for_it():
     assert any("core" in str(one) and "compute in worker" in str(one) for one in timeline.causes)
 
 
+@pytest.mark.long
 def test_a_process_that_has_ended_without_work_hides_no_error():
     def fails():
         process = multiprocessing.get_context("fork").Process(target=int)

@@ -90,7 +90,7 @@ def work_in(trace, what):
     return {t.thread for t in trace if t.name == what}
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("pool", [None, *disk.POOLS])
 def test_work_is_seen_in_whatever_thread_or_process_does_it_and_nothing_is_left(paths, pool):
     before = state()
@@ -187,6 +187,7 @@ def test_what_was_wrapped_is_undone_however_a_recording_ends(paths, error):
     assert state() == before
 
 
+@pytest.mark.long
 def test_an_interrupt_while_it_is_undone_leaves_nothing_wrapped(paths, monkeypatch):
     def interrupted(wrapped):
         signal.raise_signal(signal.SIGINT)
@@ -200,6 +201,7 @@ def test_an_interrupt_while_it_is_undone_leaves_nothing_wrapped(paths, monkeypat
     assert state() == before
 
 
+@pytest.mark.long
 def test_names_that_other_modules_have_imported_are_wrapped_too_and_given_back(paths, monkeypatch):
     imported = type(sys)("a_reader_of_ours")
     imported.stack = np.stack
@@ -401,6 +403,7 @@ def stages(tmp_path, monkeypatch):
     known.replace_own(before)
 
 
+@pytest.mark.long
 def test_the_steps_of_generators_and_coroutines_are_seen_and_they_stay_what_they_are(stages):
     for name in ("doubled", "fetched", "Reader.numbers", "closure"):
         labextras.loaders.known(f"own_stages.{name}", category="decode")
@@ -710,6 +713,7 @@ def test_what_hidden_processes_do_is_nobodys_work_and_the_advice_says_so():
     assert labkit.record(batches(*[np.zeros((4, 8))] * 4), STEP, steps=1).run.loader.hidden == 0
 
 
+@pytest.mark.long
 def test_processes_that_rest_hide_no_work():
     """As the workers that another loader keeps: they do nothing, and what is waited for is the loader's."""
     receives, sends = multiprocessing.Pipe(duplex=False)
@@ -733,6 +737,7 @@ def test_processes_that_rest_hide_no_work():
     assert labkit.Timeline(trace).stalls.cause == "prep"
 
 
+@pytest.mark.long
 def test_a_loader_that_fails_leaves_what_was_seen_until_then(paths):
     def batches():
         for _ in range(5):
@@ -878,6 +883,7 @@ def test_without_spans_nothing_is_wrapped_while_it_runs(paths):
     assert seen[-1] is True, "the round for the pictures"
 
 
+@pytest.mark.long
 def test_a_recorded_loader_goes_through_a_file(paths, tmp_path):
     trace = labkit.record(disk.Batches(paths), STEP, steps=3, name="mine")
     again = labkit.Trace.load(trace.save(tmp_path / "t.json.gz"))
@@ -886,6 +892,7 @@ def test_a_recorded_loader_goes_through_a_file(paths, tmp_path):
     assert "loader            Batches" in str(labkit.Timeline(trace))
 
 
+@pytest.mark.long
 def test_what_gives_batches_by_their_numbers_is_a_loader():
     """The way in which Python iterated before there were iterators; many classes have no other."""
 
@@ -906,6 +913,7 @@ def test_what_gives_batches_by_their_numbers_is_a_loader():
     assert "next of Numbered" in {span.name for span in trace}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [1, 2])
 def test_the_epochs_of_a_dataset_of_keras_begin_and_end_as_in_fit(workers):
     import keras

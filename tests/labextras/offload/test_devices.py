@@ -114,6 +114,7 @@ def test_no_driver_at_all_is_one_sentence_with_a_remedy(home, tmp_path):
     assert re.search(r"NoDevice: pyopencl cannot be imported here \(no pyopencl here\); .*install", last), done.stderr
 
 
+@pytest.mark.long
 def test_the_names_on_offer_are_functions_whatever_was_imported_before():
     code = "import labextras.offload.opencl.devices, labextras.offload.preprocessor, labextras.offload as o; "
     code += "assert callable(o.devices) and callable(o.preprocess), o.devices"
@@ -201,6 +202,7 @@ def test_pips_pocl_is_not_used_on_a_processor_that_it_cannot_compile_for():
     assert drivers.knows_processor("conda", YOUNG), "a newer PoCL compiles for every processor"
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_every_device_that_is_listed_compiles_a_kernel():
     for device in offload.devices():

@@ -39,6 +39,7 @@ def twice(engine, values, count=1):
 # -- copies ----------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @settings(max_examples=50)
 @given(arrays.arrays(st.sampled_from([np.uint8, np.int32, np.float32]), arrays.array_shapes(min_side=0, max_side=9)))
 def test_what_goes_up_comes_down(values):
@@ -55,6 +56,7 @@ def test_an_array_may_change_after_its_upload(engine):
     assert (engine.download(buffer, np.empty_like(values)) == np.arange(1 << 20)).all()
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [

@@ -74,6 +74,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", OTHERS)
 def test_a_file_of_the_host_that_is_cut_short_is_never_clean_even_with_its_end_put_on_again(decoder, kind):
     data = OTHERS[kind]

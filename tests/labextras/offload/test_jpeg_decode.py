@@ -50,6 +50,7 @@ def test_every_size_quality_and_restart_interval_is_bit_identical(decoder, kind)
     assert differing(decoder, files) == []
 
 
+@pytest.mark.long
 def test_the_photos_of_the_lab_are_bit_identical(decoder, album):
     files = [open(path, "rb").read() for path in album.paths[:48]]
     baseline = [data for data in files if b"\xff\xc2" not in data]
@@ -73,6 +74,7 @@ def test_the_numpy_twin_gives_the_same_pixels(decoder, data):
     assert np.array_equal(twin, decoder.decode([file]).images[0])
 
 
+@pytest.mark.long
 def test_the_single_work_item_kernels_give_the_same_bits(decoder):
     import pyopencl as cl
 
@@ -234,6 +236,7 @@ def others():
     return files
 
 
+@pytest.mark.long
 def test_the_host_gives_the_pixels_of_tensorflow_in_a_process_with_it_or_without(decoder, tmp_path):
     files = others()
     for i, data in enumerate(files):

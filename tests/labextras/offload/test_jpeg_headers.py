@@ -151,6 +151,7 @@ def test_a_header_cut_anywhere_is_truncated_or_damaged_at_a_byte_of_the_file():
         assert raised.value.byte <= cut
 
 
+@pytest.mark.long
 @given(st.lists(st.sampled_from([b"\xff", b"\x00", b"\xd9", b"\xd0", b"A"]), max_size=20))
 def test_a_scan_ends_at_the_first_255_of_those_before_a_marker(scan):
     data = corpus.file("444", 640, 8, 80, restart=1)

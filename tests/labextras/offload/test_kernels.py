@@ -146,6 +146,7 @@ def test_a_row_of_no_pixels_is_refused(n_in, n_out):
 # -- augmentation ------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 @given(st.integers(1, 5), sides, sides, seeds, seeds)
 @few
@@ -163,6 +164,7 @@ def colour(engine, name, images, seed, counter, *limits):
     return launch(engine, name, (pixels, n), images, images, *given)
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 @given(st.integers(1, 5), sides, sides, seeds, seeds)
 @few
@@ -187,6 +189,7 @@ def test_brightness_per_pixel_is_noise_and_equals_its_twin(engine, n, height, wi
     assert (added[..., 0].reshape(n, -1).std(1) > 0.04).all()  # and pixels differ: 0.125 / √3 is 0.072
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 @given(st.integers(1, 5), sides, sides, seeds, seeds)
 @few
@@ -312,6 +315,7 @@ def test_every_twin_is_there_and_an_unknown_one_is_told():
 # -- one launch, one kernel ----------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_a_kernel_launched_alone_equals_its_twin():
     from labextras import offload

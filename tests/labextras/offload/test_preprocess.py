@@ -77,6 +77,7 @@ def decoded(data):
 # -- against TensorFlow -----------------------------------------------------------
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("size", [1, 7, 224, 300])
 def test_given_the_same_random_numbers_pixels_are_tensorflows(make, size):
     from labextras.offload.preprocessor import TOLERANCE
@@ -88,6 +89,7 @@ def test_given_the_same_random_numbers_pixels_are_tensorflows(make, size):
         np.testing.assert_allclose(mine, tensorflow(image, size, *drawn), atol=TOLERANCE)
 
 
+@pytest.mark.long
 def test_whole_files_come_out_as_the_naive_pipeline_makes_them(make, album):
     from labextras.offload.preprocessor import TOLERANCE
 
@@ -137,6 +139,7 @@ def test_the_kernel_equals_its_twin_bit_for_bit(make, height, width, size, augme
         np.testing.assert_array_equal(batch.images, twins)
 
 
+@pytest.mark.long
 def test_the_task_of_the_fused_kernel_gives_the_same(engine, make):
     from labextras.offload import Preprocessor
 

@@ -121,6 +121,7 @@ def test_bandwidth_is_the_published_one_at_published_sizes_and_between_its_neigh
     assert bandwidth_gb_s(2048) == pytest.approx(0.025), "as many reads a second as at the smallest size"
 
 
+@pytest.mark.long
 @given(decoders=st.integers(1, 64), more=st.integers(1, 64), photo=st.integers(2000, 3_000_000))
 def test_more_of_anything_is_never_slower(decoders, more, photo):
     def speed(**figures):
@@ -132,6 +133,7 @@ def test_more_of_anything_is_never_slower(decoders, more, photo):
     assert speed(decoders=decoders, output="float32") <= plain
 
 
+@pytest.mark.long
 @given(clock=st.floats(50, 500), photo=st.integers(5000, 1_000_000), blocks=st.integers(100, 50_000))
 def test_so_many_decoders_fill_the_link_and_one_less_does_not(clock, photo, blocks):
     answer = answer_of(SmartSSD(clock_mhz=clock), work(size=photo, symbols=1, blocks=blocks))
@@ -248,6 +250,7 @@ def test_the_reader_s_photo_is_no_point_of_the_published_line():
     assert len([line for line in drawn.text.splitlines() if line.split()[:1] == ["116"]]) == 0
 
 
+@pytest.mark.long
 def test_a_gain_is_drawn_for_every_card_and_more_work_moved_gains_more():
     cards = {"one": SmartSSD(), "eight": SmartSSD(decoders=8)}
     drawn = smartssd.gain_picture(cards, work(), moved_ms=[0.1, 1, 4], host_ms=0.5, cores=2)
@@ -341,6 +344,7 @@ def test_more_quality_means_more_tokens_and_as_many_blocks(quality):
 # -- the twins in the kernels' place ---------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.opencl
 def test_the_twins_give_the_bytes_of_the_device():
     from labextras import offload
@@ -369,6 +373,7 @@ def test_without_a_device_a_kernel_that_is_tried_is_not_run():
     assert tried.outputs == {}
 
 
+@pytest.mark.long
 def test_a_machine_without_pyopencl_has_no_device(tmp_path):
     """In a process of its own: OpenCL that is missing stays missing."""
     import os

@@ -161,6 +161,7 @@ def test_a_kernel_that_does_not_end_is_stopped_within_the_limit_and_two_seconds(
     assert not tried.outputs
 
 
+@pytest.mark.long
 def test_arguments_that_take_too_long_to_copy_are_no_fault_of_the_kernel_or_of_the_start():
     scale(EIGHT, EIGHT, 1)  # the child is there
     many = np.zeros(30_000_000, np.int32)
@@ -304,7 +305,7 @@ def test_a_call_that_makes_no_sense_raises_here(call, error, sentence):
 # -- the child ----------------------------------------------------------------------------------
 
 
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("busy", [False, True])
 def test_no_child_outlives_its_parent(how, busy):

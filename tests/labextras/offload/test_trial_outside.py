@@ -79,7 +79,7 @@ def test_what_a_kernel_changes_is_given_afresh_to_each_run():
     assert (tried.outputs["x"] == EIGHT + 1).all()
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("limit_s", [1, 2, 3, 4])
 def test_large_arrays_never_make_a_right_kernel_a_wrong_one(limit_s):
     many = np.zeros(60_000_000, np.int32)

@@ -148,6 +148,7 @@ def test_a_filter_takes_as_many_elements_as_it_threw_away():
     assert {n.label: n.per_step for n in reading.nodes}["Range"] == pytest.approx(20, rel=0.05)
 
 
+@pytest.mark.long
 def test_open_inner_pipelines_of_one_shape_become_one_row_with_their_number():
     inner = numbers(100).interleave(lambda i: tf.data.Dataset.range(50).map(lambda x: x + i), cycle_length=4).batch(4)
     reading = read_after(written(inner), 5)
@@ -280,6 +281,7 @@ def test_table_and_notebook_table_hold_the_same_rows():
     assert "buffer" not in text.splitlines()[0], "a column that holds nothing is left out"
 
 
+@pytest.mark.long
 def test_the_picture_shows_every_tuned_number_and_its_last_value():
     dataset = numbers().map(double, num_parallel_calls=AUTOTUNE).batch(4).prefetch(AUTOTUNE)
     report = diagnosis.autotune(dataset, INSTANT, steps=5)

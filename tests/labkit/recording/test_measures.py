@@ -172,6 +172,7 @@ def test_a_wild_round_never_turns_a_verdict_round(factor, rounds):
         assert "faster" not in mirrored.verdict
 
 
+@pytest.mark.long
 @given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=2, max_size=12), st.booleans())
 def test_swapping_the_two_inverts_the_speed_up(pairs, paired):
     a, b = zip(*pairs, strict=True)

@@ -42,7 +42,7 @@ def test_a_fault_and_its_fix_deliver_as_many_elements(one, tmp_path, album):
     assert kinds[0] == kinds[1] or one.name in outside.OTHER_TYPES
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("one", outside.EVERY, ids=NAMES)
 def test_a_seed_draws_the_same_pipeline_and_another_seed_another_one(one, tmp_path, album):
     def drawn(seed, folder):

@@ -162,6 +162,7 @@ def test_spans_of_one_thread_nest(tf, photos):
         assert crossings(trace) == 0
 
 
+@pytest.mark.long
 def test_naive_shows_no_node_that_nobody_wrote(photos):
     written = photos.map(prepare).batch(4)
     asynchronous = ("Prefetch", "MapAndBatch", "ParallelMap")
@@ -195,7 +196,7 @@ def test_a_name_given_in_the_pipeline_is_kept(photos):
     assert trace.run.node_names == {"Root::BatchV2::Map": "my_decode"}
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("own_threads", [True, False])
 def test_a_keras_step_on_the_cpu_is_not_counted_as_work_of_the_pipeline(tf, photos, own_threads):
     options = tf.data.Options()

@@ -160,6 +160,7 @@ def test_damage_is_named_with_shard_and_record_and_the_rest_is_saved(packed, bro
         assert len(found) == whole
 
 
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("kind", PLAIN)
 def test_ignore_errors_loses_the_rest_of_the_file_where_rescue_loses_a_record(broken, kind):
     shards = broken(kind)
@@ -191,7 +192,7 @@ def test_an_impossible_length_is_found_although_its_checksum_agrees(broken):
     assert done.returncode in (-signal.SIGSEGV, -signal.SIGABRT, 1)
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
 @pytest.mark.parametrize("kind", damage.ANY_FILE)
 def test_damage_in_compressed_shards_is_found_and_nothing_wrong_is_handed_out(packed, broken, kind, compression):

@@ -126,7 +126,7 @@ def seconds(dataset):
     return time.perf_counter() - start, count
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 @pytest.mark.parametrize("shared", storage.SHARED)
 @pytest.mark.parametrize("latency_ms", [0, 2])
 def test_streamed_records_are_exact_and_in_order(shards, shared, latency_ms):
