@@ -235,7 +235,7 @@ LEAKS = {
         "exercise_3_5": "print(noted)\nraise ValueError(noted)\nfewest_cores = 1",
     },
     "a file": {
-        "exercise_3_1": "def cores_needed(*a):\n    open('NOTED', 'a').write(repr(a))",
+        "exercise_3_1": NOTED + " or open('NOTED', 'a').write(repr(a)) * 0",
         "exercise_3_4": "def imbalance(*a):\n    raise ValueError(open('NOTED').read())",
     },
 }
