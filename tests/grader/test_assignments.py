@@ -56,15 +56,10 @@ def graded(course, released, sources, tmp_path_factory):
 
 
 @pytest.mark.long
-def test_the_class_is_as_large_as_it_is_called(graded):
+def test_every_submission_gets_its_exact_scores_and_a_sentence_that_fits(graded):
     expected, rows = graded
     assert set(rows) == set(expected)
     assert len(rows) >= 25
-
-
-@pytest.mark.long
-def test_every_submission_gets_its_exact_scores_and_a_sentence_that_fits(graded):
-    expected, rows = graded
     for student, want in expected.items():
         row = rows[student]
         assert (row.set_name, row.status, row.scores) == (want.set_name, want.status, want.scores), (student, row)
@@ -86,18 +81,6 @@ def test_nbgraders_feedback_shows_what_failed(course, graded):
     assert course.api().generate_feedback(roster.PS1, "ben")["success"]
     (page,) = (course.root / "feedback").glob("ben/*/*.html")
     assert "time in two spans counts once" in page.read_text(encoding="utf-8")
-
-
-@pytest.mark.long
-def test_the_table_has_a_row_for_each_submission_and_no_formulas(graded):
-    _, rows = graded
-    evil = batch.Row("=cmd()", "ps", "x", "error", {}, "+1+1")
-    lines = list(csv.DictReader(io.StringIO(batch.table([*rows.values(), evil]))))
-    assert len(lines) == len(rows) + 1
-    ben = next(line for line in lines if line["student"] == "ben")
-    assert (ben["total"], ben["of"], ben["1.1"], ben["3.1"], ben["status"]) == ("88", "100", "8", "", "graded")
-    assert lines[-1]["student"] == "'=cmd()"
-    assert lines[-1]["sentence"] == "'+1+1"
 
 
 def test_points_sum_to_100_and_every_test_cell_stands_alone(course):

@@ -332,7 +332,7 @@ REACHES = {
 #: they have: if the wall fails, the machine is as before.
 MODE = os.stat(os.devnull).st_mode & 0o7777
 DEVICES = [f"os.chmod('{place}', {MODE})" for place in (os.devnull, *(f"/proc/1/fd/{n}" for n in range(3)))]
-DEVICES += [f"os.fchmod({number}, {MODE})" for number in range(3)] + ["os.utime('/dev/zero')"]
+DEVICES += [f"os.fchmod({number}, {MODE})" for number in range(3)]
 
 
 def facts(path):
@@ -350,7 +350,7 @@ def attacked(installation):
     outside.write_text("points")
     if options.get("user"):
         os.chown(outside, NOBODY, NOBODY)
-    watched = (inside, outside, forbidden, "/dev/null", "/dev/zero")
+    watched = (inside, outside, forbidden, os.devnull)
     before = list(map(facts, watched))
     deeds = {(way, str(path)): f"path = {str(path)!r}\n{d}" for way, d in CHANGES.items() for path in (inside, outside)}
     deeds |= {(way, ""): deed for way, deed in REACHES.items()} | {(deed, ""): deed for deed in DEVICES}

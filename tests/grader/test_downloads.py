@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import html
 import io
-import os
 import re
 import stat
 import subprocess
@@ -18,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from assignments.grader import batch, course, downloads, names, pages
+from assignments.grader import batch, downloads, names, pages
 from labkit.cli import app
 
 SETS = (roster.PS1, roster.PS2, roster.PS3)
@@ -191,21 +190,6 @@ def test_a_list_of_ids_in_another_encoding_is_named(tmp_path, text, encoding, li
     done = CliRunner().invoke(app, ["class", "names", str(tmp_path / "ids.txt")])
     assert done.exit_code == 1
     assert done.output == f"labkit: {tmp_path / 'ids.txt'} is not UTF-8 (line {line}); save it as UTF-8\n"
-
-
-def test_a_file_of_grades_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(course, "CHECKOUT", tmp_path)
-    rows = [batch.Row("Ada-L", PS3, "x", "graded", {"3.1": 20}, "")]
-    batch.write(rows, tmp_path / "build" / "assignments" / "grades.csv")
-    old = tmp_path / "old.csv"
-    old.write_text("what stood there before")
-    os.link(old, tmp_path / "link")
-    for out in (tmp_path / "new" / "canvas.csv", old):
-        done = CliRunner().invoke(app, ["assignments", "export", "canvas", PS3, "--out", str(out)])
-        assert done.exit_code == 0
-        assert f"{out}\n" in done.output
-        assert "Ada-L" in out.read_text()
-    assert (tmp_path / "link").read_text() == "what stood there before", "it is not written over in its place"
 
 
 def test_git_ignores_students_work_and_grades(root):
@@ -402,19 +386,6 @@ def test_who_hands_in_again_is_graded_on_the_newer_file(tmp_path, name):
     assert graded(out)["Ada", PS3] == ["old"]
 
 
-def test_a_newer_notebook_replaces_none_of_another_set(tmp_path):
-    """Names that tell no set: the contents do, when they are graded."""
-    for text in (roster.PS1, PS3, f"{PS3} again"):
-        downloads.collect(pack(tmp_path / "x.zip", {moodle("Ada", 1, "x.ipynb"): text}), tmp_path / "out", SETS)
-    handed = batch.collect(tmp_path / "out", SETS, lambda path: path.read_text().split()[0])
-    assert {h.set_name: [f.read_text() for f in h.files] for h in handed} == {
-        roster.PS1: [roster.PS1],
-        PS3: [f"{PS3} again"],
-    }
-    downloads.collect(pack(tmp_path / "x.zip", {moodle("Ada", 1, "why.txt"): "late"}), tmp_path / "out", SETS)
-    assert len(batch.collect(tmp_path / "out", SETS, lambda path: path.read_text().split()[0])) == 2
-
-
 @pytest.mark.parametrize("first", [f"{PS3}", "first"])
 @pytest.mark.parametrize("later", [f"{PS3}-b", "later"])
 def test_a_newer_notebook_replaces_one_of_its_set_whichever_of_their_names_tells_it(tmp_path, first, later):
@@ -425,19 +396,6 @@ def test_a_newer_notebook_replaces_one_of_its_set_whichever_of_their_names_tells
     assert {h.set_name: [f.read_text() for f in h.files] for h in handed} == {
         roster.PS1: [roster.PS1],
         PS3: [f"{PS3} again"],
-    }
-
-
-def test_what_was_replaced_stays_replaced_when_the_next_set_comes(tmp_path):
-    """Names that tell no set: those that came together stay together, and older ones do not come back."""
-    set_of = {"old": roster.PS1, "new": roster.PS1, "also new": roster.PS1}.get
-    for files in ({"z": "old"}, {"work": "new", "draft": "also new"}, {PS3: "3"}, {PS3: "3 again"}):
-        download = {f"ada_1_{n}_{name}.ipynb": text for n, (name, text) in enumerate(files.items())}
-        downloads.collect(pack(tmp_path / "x.zip", download), tmp_path / "out", SETS)
-    handed = batch.collect(tmp_path / "out", SETS, lambda path: set_of(path.read_text()))
-    assert {h.set_name: {f.read_text() for f in h.files} for h in handed} == {
-        roster.PS1: {"new", "also new"},
-        PS3: {"3 again"},
     }
 
 

@@ -126,10 +126,41 @@ BELOW_NOTHING = TIE.replace("max(0, min(e, b) - max(s, a))", "(min(e, b) - max(s
 )
 
 
+NOT_CUT = ROUNDED.replace(
+    "start, end = max(start, reached), min(end, window_ms)", "start = max(start, reached)"
+).replace("round(100 * busy / window_ms)", "100 * busy / window_ms")
+GAPS_NOT_CUT = """
+def gaps(spans, window_ms):
+    found, reached = [], 0
+    for a, b in sorted(spans):
+        if a > reached:
+            found.append((reached, a))
+        reached = max(reached, b)
+    return found + [(reached, window_ms)] * (reached < window_ms)
+"""
+ALL_WORK = """
+def stall(gaps, work, window_ms):
+    if sum(b - a for a, b in gaps) <= 0.05 * window_ms:
+        return "none"
+    fetch = sum(b - a for o, a, b in work if o in ("open", "read"))
+    return "fetch" if fetch > sum(b - a for _, a, b in work) / 2 else "prep"
+"""
+
+
 @pytest.mark.parametrize(
     ("number", "answer", "points", "words"),
     [
         ("1.1", ROUNDED, 12, "percent are not rounded"),
+        ("1.1", NOT_CUT, 12, "what is outside of the window does not count"),
+        ("1.2", GAPS_NOT_CUT, 10, "the last gap ends with the window"),
+        ("1.4", ALL_WORK, 12, "work outside of the gaps costs nothing"),
+        ("3.1", "def cores_needed(r, ms): return round(r * ms / 1000 + 0.5)", 10, "the time of each"),
+        (
+            "3.4",
+            "def imbalance(s, h): return max(1.0, -(-s // h) * h / s if s >= h else 1.0)",
+            10,
+            "the mean rounded up",
+        ),
         ("1.3", FIRST_GAP, 15, "every gap counts, not the first alone"),
         ("1.4", LARGEST_GAP, 12, "the gaps together are more than 5 %"),
         ("1.4", HALF_OF_THE_GAPS, 12, "longer than the others, not than half"),
@@ -229,6 +260,8 @@ def test_longer_data_show_what_a_try_cut_off(failed):
 
 def test_the_number_of_open_shards_is_the_one_that_was_asked_for(failed):
     assert failed("2.2", interleave()) == {}
+    one_call = interleave().replace("num_parallel_calls=2", "num_parallel_calls=1")
+    assert failed("2.2", one_call) == {10: "one call at a time is not parallel"}
     assert failed("2.2", interleave(cycle_length="2")) == {15: "at_once says how many shards are open"}
     assert failed("2.2", interleave().rstrip() + ".take(100)") == {10: "no record of more shards is lost"}
 

@@ -164,76 +164,7 @@ def test_an_import_that_is_left_out_ends_no_cell_of_another_kind(run):
         assert student.names(["x", "y"]) == {"x": 3, "y": math.pi}
 
 
-ASKS = "import socket, urllib.request\n"
-TRIES = f"""{ASKS}try:
-    urllib.request.urlopen("http://192.0.2.1/x")
-except OSError:
-    pass
-for family in (socket.AF_INET, socket.AF_INET6):
-    try:
-        socket.socket(family).connect(("192.0.2.1", 80))
-    except OSError:
-        pass
-"""
-NEEDS = f"""{ASKS}urllib.request.urlopen("http://192.0.2.1/x")
-def imbalance(shards, hosts):
-    return -(-shards // hosts) * hosts / shards
-"""
-
-
-def test_a_refused_connection_costs_only_what_needed_it(sources):
-    notebook = answered(sources, roster.PS3, exercise_3_4=NEEDS)
-    notebook.cells.insert(0, nbformat.v4.new_code_cell(TRIES))
-    found, failed, judged = points(notebook)
-    assert judged.stopped == ""
-    assert found == {**roster.FULL[roster.PS3], "3.4": 0}
-    assert all("there is no network while a notebook is graded" in text for text in failed)
-
-
 # -- wrong, and nearly right
-
-WRONG = {
-    roster.PS1: {
-        "exercise_1_1": "def busy_percent(spans, window_ms):\n    busy = reached = 0\n    for a, b in sorted(spans):\n"
-        "        a, b = max(a, reached), min(b, window_ms)\n        busy += b - a\n        reached = max(reached, b)\n"
-        "    return 100 * busy / window_ms",
-        "exercise_1_2": "def gaps(spans, window_ms):\n    found, reached = [], 0\n    for a, b in sorted(spans):\n"
-        "        if a > reached:\n            found.append((reached, a))\n        reached = max(reached, b)\n"
-        "    return found + [(reached, window_ms)] * (reached < window_ms)",
-        "exercise_1_4": "def stall(gaps, work, window_ms):\n    if sum(b - a for a, b in gaps) <= 0.05 * window_ms:\n"
-        "        return 'none'\n    fetch = sum(b - a for o, a, b in work if o in ('open', 'read'))\n"
-        "    return 'fetch' if fetch > sum(b - a for _, a, b in work) / 2 else 'prep'",
-    },
-    roster.PS2: {
-        "exercise_2_1": "def squares(count, batch_size):\n    made = tf.data.Dataset.range(count)\n"
-        "    made = made.map(lambda x: x * x, num_parallel_calls=2, deterministic=False)\n"
-        "    return made.batch(batch_size).prefetch(2)",
-        "exercise_2_2": "def interleaved(shards, size, at_once):\n"
-        "    one = lambda s: tf.data.Dataset.range(1000 * s, 1000 * s + size)\n"
-        "    return tf.data.Dataset.range(shards).interleave(one, at_once, 2, num_parallel_calls=1)",
-        "exercise_2_3": "def epochs(values, count):\n"
-        "    raw = tf.data.Dataset.from_tensor_slices(tf.constant(values, tf.float32))\n"
-        "    decoded = raw.map(lambda v: v / 255).repeat(count).cache()\n"
-        "    return decoded.map(lambda v: v + tf.random.uniform([], 0, 0.001))",
-    },
-    roster.PS3: {
-        "exercise_3_1": "def cores_needed(rate, ms):\n    return round(rate * ms / 1000 + 0.5)",
-        "exercise_3_4": "def imbalance(shards, hosts):\n    if shards < hosts:\n        return 1.0\n"
-        "    return math.ceil(shards / hosts) * hosts / shards",
-    },
-}
-
-
-@pytest.mark.random
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("name", WRONG)
-def test_nearly_right_is_not_full_marks(sources, name):
-    found, failed, _ = points(answered(sources, name, **WRONG[name]))
-    for grade_id in WRONG[name]:
-        number = ".".join(grade_id.split("_")[1:])
-        assert found[number] < roster.FULL[name][number], (number, failed)
-    others = {n: p for n, p in found.items() if f"exercise_{n.replace('.', '_')}" not in WRONG[name]}
-    assert others == {n: roster.FULL[name][n] for n in others}
 
 
 def test_what_was_left_as_it_was_given_is_not_answered(given, sources, tmp_path):
@@ -253,17 +184,6 @@ def test_a_librarys_not_implemented_is_an_answer_that_fails(sources):
 def test_where_a_cell_failed_its_own_words_are_quoted(sources):
     _, failed, _ = points(answered(sources, roster.PS3, exercise_3_4="1 / 0\ndef imbalance(s, h):\n    return 1"))
     assert any("'imbalance' is not defined" in text and "ZeroDivisionError" in text for text in failed)
-
-
-@pytest.mark.long
-def test_an_answer_without_an_end_costs_its_part_alone(sources):
-    loop = "def cores_needed(*a):\n    while True:\n        pass"
-    limits = dataclasses.replace(SHORT, cpu_s=9)
-    found, failed, judged = points(answered(sources, roster.PS3, exercise_3_1=loop), limits)
-    assert judged.stopped == ""
-    assert found == {**roster.FULL[roster.PS3], "3.1": 0}
-    (words,) = set(failed)
-    assert words.startswith("cores_needed did not come to an end within ")
 
 
 def test_a_syntax_error_says_which_python_found_it(sources):
@@ -315,7 +235,7 @@ LEAKS = {
         "exercise_3_5": "print(noted)\nraise ValueError(noted)\nfewest_cores = 1",
     },
     "a file": {
-        "exercise_3_1": "def cores_needed(*a):\n    open('NOTED', 'a').write(repr(a))",
+        "exercise_3_1": NOTED + " or open('NOTED', 'a').write(repr(a)) * 0",
         "exercise_3_4": "def imbalance(*a):\n    raise ValueError(open('NOTED').read())",
     },
 }
@@ -842,17 +762,6 @@ def test_a_number_of_the_format_may_be_written_with_a_point(sources, tmp_path):
         assert found.status == status, number
 
 
-def test_each_cell_is_compared_once_however_many_lost_their_mark(sources, tmp_path, monkeypatch):
-    notebook = copy.deepcopy(sources[roster.PS3])
-    for cell in notebook.cells:
-        cell.metadata = {}
-    notebook.cells += [nbformat.v4.new_code_cell(f"x = {n}", id=f"n{n}") for n in range(100)]
-    read, plain = [], checks.comparable
-    monkeypatch.setattr(checks, "comparable", lambda source: read.append(source) or plain(source))
-    assert checked(sources, tmp_path, notebook, roster.PS3).status == "repaired"
-    assert max(read.count(f"x = {n}") for n in range(100)) == 1
-
-
 @pytest.mark.long
 def test_submissions_that_are_read_at_the_same_time_do_not_confuse_python():
     """Where a callback of the search for garbage lets another thread run, CPython 3.11's own parser raises."""
@@ -912,8 +821,9 @@ def test_an_odd_cell_costs_a_large_notebook_no_more_than_a_small_one(sources, tm
         (b'{"cell_type":"code","source":[' + b",".join([b'"a"'] * 3_000_000) + b"]}", "repaired"),
         (b",".join([b'{"cell_type":"raw","source":""}'] * 400_000), "unreadable"),
         (b'{"a":' + b",".join([b"[]"] * 4_000_000) + b"}", "unreadable"),
+        (b",".join([b"0"] * 6_000_000), "unreadable"),
     ],
-    ids=["lines", "cells", "no JSON"],
+    ids=["lines", "cells", "no JSON", "numbers"],
 )
 def test_a_large_notebook_of_small_things_takes_little_memory(sources, tmp_path, many, status):
     path = tmp_path / "x.ipynb"

@@ -9,8 +9,6 @@ submission that is missing, unreadable or of another set is only in the table.
 
 from __future__ import annotations
 
-import csv
-import io
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -26,7 +24,7 @@ from assignments.grader.authoring import POINTS, exercise
 from assignments.grader.course import Course
 from assignments.grader.downloads import flat, number_of
 from assignments.grader.evaluation import Evaluation, evaluate
-from assignments.grader.pages import as_cell, one_line
+from assignments.grader.pages import as_csv, one_line
 from assignments.grader.precheck import Checked, precheck, set_of, unanswered
 from assignments.grader.supervisor import Limits
 from labkit.common.files import write_aside
@@ -357,17 +355,15 @@ def _sentence(parts: list[str]) -> str:
 def table(rows: list[Row]) -> str:
     """Return the rows as CSV: a column for each exercise, blank where a set does not have it."""
     numbers = sorted({number for row in rows for number in row.scores})
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["student", "set", "status", "total", "of", *numbers, "sentence", "file", "not for students"])
+    head = ["student", "set", "status", "total", "of", *numbers, "sentence", "file", "not for students"]
+    lines = []
     for row in rows:
         scores = [f"{row.scores[n]:g}" if n in row.scores else "" for n in numbers]
-        texts = [as_cell(text) for text in (row.student, row.set_name, row.status)]
         # A submission that was not graded has no points: a zero would be a result.
         total = "" if row.status == "error" else f"{row.total:g}"
-        last = (as_cell(row.sentence), as_cell(row.file), as_cell(row.private_reason))
-        writer.writerow([*texts, total, POINTS, *scores, *last])
-    return out.getvalue()
+        texts = (row.sentence, row.file, row.private_reason)
+        lines.append([row.student, row.set_name, row.status, total, str(POINTS), *scores, *texts])
+    return as_csv(head, lines)
 
 
 def write(rows: list[Row], path: Path) -> Path:

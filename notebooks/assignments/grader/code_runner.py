@@ -52,7 +52,7 @@ def main(pipe: int) -> None:
     """Take the job from a pipe, limit this process, then answer requests until nobody asks any more."""
     connection = Connection(os.dup(pipe))  # which no process inherits
     os.close(pipe)
-    job = messages.request(connection.recv_bytes(), messages.Job)
+    job = messages.read(connection.recv_bytes(), messages.Job)
     if job.parent:
         die_with_parent(job.parent)
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -82,7 +82,7 @@ def main(pipe: int) -> None:
     names["__not_installed__"] = functools.partial(_leave_out, names)
     while True:
         try:
-            request = messages.request(connection.recv_bytes())
+            request = messages.read(connection.recv_bytes(), Request)
         except EOFError:
             return
         try:

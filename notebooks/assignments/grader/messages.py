@@ -195,25 +195,16 @@ def _has_too_many_entries(data: bytes) -> bool:
     return sum(map(data.count, (b"[", b"{", b","))) > _MOST_MARKS
 
 
-def read(data: bytes) -> Reply:
-    """Return the reply that a message holds; what it answers is still packed.
+def read(data: bytes, kind: type[Struct] = Reply) -> Any:
+    """Return the message of a kind that some bytes hold; its values are still packed.
 
     Raises
     ------
     ValueError
-        If it is no reply, or has more entries than the grader reads.
+        If they hold none, or one of more entries than is read.
     """
     if _has_too_many_entries(data):
         raise ValueError(f"more than {_MOST_MARKS:,} brackets, braces and commas")
-    return _decode(data, Reply)
-
-
-def request(data: bytes, kind: type[Struct] = Request) -> Any:
-    """Return the request, or the job, that a message of the grader holds."""
-    return _decode(data, kind)
-
-
-def _decode(data: bytes, kind: type[Struct]) -> Any:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, RecursionError) as error:

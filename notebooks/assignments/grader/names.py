@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from assignments.grader.authoring import POINTS
-from assignments.grader.pages import as_cell, of_cell, one_line
+from assignments.grader.pages import as_csv, of_cell, one_line
 from labkit.common.files import utf8_text, write_aside
 
 NAMES = "names.csv"
@@ -59,13 +59,7 @@ def names(folder: Path) -> list[Student]:
 
 def write_names(folder: Path, students: Iterable[Student]) -> None:
     """Write ``names.csv`` into a folder."""
-    write_aside(folder / NAMES, _csv([f.name for f in fields(Student)], (asdict(s).values() for s in students)))
-
-
-def _csv(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([head, *(map(as_cell, row) for row in rows)])
-    return out.getvalue()
+    write_aside(folder / NAMES, as_csv([f.name for f in fields(Student)], (asdict(s).values() for s in students)))
 
 
 def export(grades: Path, platform: str, set_name: str, students: list[Student]) -> tuple[str, list[str]]:
@@ -117,14 +111,14 @@ def _moodle(set_name: str, rows: _Graded) -> str:
     now = datetime.now(timezone.utc).strftime("%A, %d %B %Y, %I:%M %p UTC")
     ids = (f"Participant {author.number_of(set_name) or author.id}" for author, _ in rows)
     sentences = (html.escape(of_cell(row["sentence"]), quote=False) for _, row in rows)
-    return _csv(head, ([i, w.name, r["total"], now, s] for i, (w, r), s in zip(ids, rows, sentences, strict=True)))
+    return as_csv(head, ([i, w.name, r["total"], now, s] for i, (w, r), s in zip(ids, rows, sentences, strict=True)))
 
 
 def _canvas(set_name: str, rows: _Graded) -> str:
     # Instructor guide of Canvas, "How do I import grades in the Gradebook?": five columns, then assignments.
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", set_name]
     most = ["    Points Possible", "", "", "", "", str(POINTS)]
-    return _csv(head, [most, *([w.name, w.id, "", "", "", r["total"]] for w, r in rows)])
+    return as_csv(head, [most, *([w.name, w.id, "", "", "", r["total"]] for w, r in rows)])
 
 
 _IMPORTS = {"moodle": _moodle, "canvas": _canvas}

@@ -8,10 +8,13 @@ left is Markdown, which may hold HTML.
 from __future__ import annotations
 
 import contextlib
+import csv
 import functools
 import html
+import io
 import math
 import re
+from collections.abc import Iterable
 from typing import Any
 
 #: What Markdown itself makes. A picture is none of it: an address may tell somebody who looks at it, and when.
@@ -82,3 +85,10 @@ def as_cell(text: str) -> str:
 def of_cell(text: str) -> str:
     """Return what `as_cell` was given."""
     return re.sub(f"{_BEGIN}'(?='*{_SIGN})", r"\1", text)
+
+
+def as_csv(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """Return a table of which no cell is a formula."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([head, *(map(as_cell, row) for row in rows)])
+    return out.getvalue()
