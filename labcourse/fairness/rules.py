@@ -155,7 +155,7 @@ def tensors(spec: Any) -> None:
     if isinstance(spec, tf.data.DatasetSpec):
         raise Wrong("the elements are themselves datasets, no tensors: take away window()")
     if not isinstance(spec, tf.TensorSpec):
-        raise Wrong(f"the elements are {_words(spec)}: each must be one plain tensor")
+        raise Wrong(f"the elements are {_words(spec)}, expected single tensors")
 
 
 def _spec(made: Any, truth: Any) -> None:
