@@ -24,9 +24,6 @@ import numpy as np
 from labcourse.grading import Wrong, exercise
 from labcourse.student_code import answer_within, call, for_case, value
 
-#: Wrong ideas of an exercise are those that students really hand in, no more.
-MOST_IDEAS = 5
-
 # Seconds for a look at all cases, once one is wrong: it chooses the hint, and no student waits long for that.
 _LOOK_S = 1.0
 
@@ -36,11 +33,11 @@ Ideas = dict[str, Any]
 Truth = Callable[..., tuple[Any, Ideas]]
 
 #: By the number of the exercise, as far as its module was imported.
-EXERCISES: dict[str, Exercise] = {}
+EXERCISES: dict[str, ExerciseData] = {}
 
 
 @dataclass(frozen=True)
-class Exercise:
+class ExerciseData:
     """An exercise whose answer is a function, compared with the right answer on some cases.
 
     Parameters
@@ -130,15 +127,6 @@ class Exercise:
                 return None
         return here[0]
 
-    def hints(self) -> list[str]:
-        """Return the hints of all ideas."""
-        return list(dict.fromkeys(hint for case in self.cases for hint in self.truth(*case)[1]))
-
-    def wrong(self, hint: str, *case: Any) -> Any:
-        """Return what the idea behind a hint makes of a case, in the form of what is read."""
-        right, ideas = self.truth(*case)
-        return ideas.get(hint, right)
-
 
 def compared(
     number: str,
@@ -149,10 +137,10 @@ def compared(
     differs: Callable[..., str] = lambda mine, right, case, every: f", expected {right}",
     then: Callable[..., None] | None = None,
 ) -> Callable[[Truth], Truth]:
-    """Register an exercise as data, under its number; the decorated function is its truth. See `Exercise`."""
+    """Register an exercise as data, under its number; the decorated function is its truth. See `ExerciseData`."""
 
     def register(truth: Truth) -> Truth:
-        EXERCISES[number] = Exercise(cases, truth, read, same, where, differs, then)
+        EXERCISES[number] = ExerciseData(cases, truth, read, same, where, differs, then)
         exercise(number)(EXERCISES[number])
         return truth
 

@@ -106,7 +106,7 @@ WRONG = {
         ),
         (lambda dataset, function: [function(x) for x in dataset], "tf.data.Dataset"),
         (lambda dataset, function: _right(dataset.repeat(), function), "look for a repeat or an"),
-        (lambda dataset, function: _right(dataset, lambda x: (x, function(x))), "each must be one plain"),
+        (lambda dataset, function: _right(dataset, lambda x: (x, function(x))), "expected single tensors"),
         (lambda dataset, function: _right(dataset, lambda x: np.asarray(function(x))), "not of NumPy"),
         (
             lambda dataset, function: _right(dataset.batch(4), function).unbatch(),

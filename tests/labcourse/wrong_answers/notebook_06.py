@@ -114,7 +114,7 @@ WRONG = {
         ),
         (
             lambda dataset, scale, batch: dataset.batch(batch).map(lambda x: (x, scale(x))),
-            "each must be one plain",
+            "expected single tensors",
         ),
         (lambda dataset, scale, batch: dataset.batch(batch).map(lambda x: scale(np.asarray(x))), "not of NumPy"),
         (lambda dataset, scale, batch: dataset.batch(batch, True).map(scale).unbatch(), "batch the elements"),

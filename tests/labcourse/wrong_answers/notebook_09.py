@@ -125,7 +125,7 @@ WRONG = {
         (_ahead_by_nothing, "while this one trains"),
         (_ahead_by_everything, "memory"),
         (lambda elements, decode, augment: _finished(elements.batch(4).map(decode), augment), "decode got a batch"),
-        (lambda elements, decode, augment: elements.batch(4).map(lambda x: (x, x)), "each must be one plain"),
+        (lambda elements, decode, augment: elements.batch(4).map(lambda x: (x, x)), "expected single tensors"),
         (lambda elements, decode, augment: elements.map(lambda x: np.asarray(decode(x))), "not of NumPy"),
         (_two_epochs_in_a_flat_map, "labkit cannot read this"),
         (_in_one_file, "keep elements in memory"),

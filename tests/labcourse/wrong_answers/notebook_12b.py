@@ -194,7 +194,7 @@ WRONG = {
         (_any_order, "the order may vary"),
         (lambda *given: _RIGHT(*given).cache(), "cache() is left in"),
         (lambda *given: _RIGHT(*given).take(100), "take(100) is left in"),
-        (lambda *given: _RIGHT(*given).map(lambda numbers: (numbers, numbers)), "each must be one plain"),
+        (lambda *given: _RIGHT(*given).map(lambda numbers: (numbers, numbers)), "expected single tensors"),
         (lambda *given: list(_RIGHT(*given)), "return a tf.data.Dataset"),
     ],
 }
