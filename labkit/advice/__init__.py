@@ -15,7 +15,7 @@ each row names those behind it, and a test compares them. By topic:
 ``batch``    padding, small-elements, fewer-bytes
 ``source``   unpacked
 ``python``   generators, more-calls, waits-together, unclear, ops-instead
-``prep``     loop, in-turn, node, no-core, parallel-map, more-threads, less-work
+``prep``     loop, in-turn, node, no-core, parallel-map, more-threads, behind-cache, less-work
 ``fetch``    straggler, parallel-reads, more-reads
 ===========  ==========================================================================================================
 """

@@ -196,7 +196,7 @@ RULES = (
         "prep.no-core",
         Facts("prep", "DecodeJpeg", no_core=True),
         "less work for the processor: {blame} has calls enough, but waits for a core; add cores, close other programs, "
-        "or cache what is expensive and not random.",
+        "or make it cheaper.",
     ),
     Rule(
         "prep.parallel-map",
@@ -208,6 +208,12 @@ RULES = (
         Facts("prep", "DecodeJpeg", one_at_a_time=True),
         "more threads for the map, which is parallel already: {blame} runs on one at a time. See whether "
         "private_threadpool_size is 1, or other programs hold the cores.",
+    ),
+    Rule(
+        "prep.behind-cache",
+        Facts("prep", "DecodeJpeg", cached=True),
+        "less work for the processor: {blame} keeps several threads busy beside the cache; record later epochs (a "
+        "larger warmup) if the cache is behind it, or else make it cheaper, or cache behind it, unless it is random.",
     ),
     Rule(
         "prep.less-work",

@@ -65,6 +65,8 @@ class Facts:
         Hardly more than one thread does such work at a time; and the map makes one call at a time.
     no_core : bool
         Threads have calls enough, and wait for a core.
+    cached : bool
+        The pipeline has a cache already.
     straggles : bool
         Reads wait for one before them that takes many times as long.
     """
@@ -101,6 +103,7 @@ class Facts:
     one_at_a_time: bool = False
     one_call: bool = False
     no_core: bool = False
+    cached: bool = False
     straggles: bool = False
 
 

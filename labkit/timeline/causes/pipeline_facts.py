@@ -209,6 +209,7 @@ class Pipeline:
             "one_at_a_time": one and (prep or not several),
             "one_call": one_call,
             "no_core": one and queues and not one_call,
+            "cached": self.has("MemoryCache", "FileCache"),
             "straggles": not source and self._straggles(),
             **self._ahead,
             **self._elements(blame),
