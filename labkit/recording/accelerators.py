@@ -263,6 +263,18 @@ class Real:
         else:
             found = ", ".join(sorted(map(str, batch))) if isinstance(batch, dict) else type(batch).__name__
             raise ValueError(f"a real train step needs (images, labels) or 'image' and 'label', got {found}")
+        if self._classes is None:
+            return images, labels
+        if len(images.shape) != 4 or images.shape[-1] not in (1, 3):
+            raise ValueError(f"images have shape {tuple(images.shape)}; allowed: (batch, height, width, 1 or 3)")
+        values = np.asarray(labels)
+        if values.dtype.kind not in "iu" or values.ndim != 1:
+            raise ValueError(f"labels are {values.dtype} of shape {values.shape}; allowed: one integer per image")
+        if len(values) and not 0 <= values.min() <= values.max() < self._classes:
+            raise ValueError(
+                f"labels run from {values.min()} to {values.max()}; "
+                f"allowed: 0..{self._classes - 1} (classes={self._classes})"
+            )
         return images, labels
 
     def _train(self, images: Any, labels: Any) -> None:

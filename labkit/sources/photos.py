@@ -1,6 +1,6 @@
-"""The photos a pipeline reads: the lab's own set, or a folder of the reader's.
+"""The photos a pipeline reads: the lab's own set, a folder of the reader's, or a TFDS set by name.
 
-Both come as plain files, paths and labels, so that reading and decoding stay where the lesson
+All three come as plain files, paths and labels, so that reading and decoding stay where the lesson
 is, in the notebook. Nothing is downloaded.
 """
 
@@ -41,7 +41,7 @@ class Photos:
     held_out : ndarray of bool, shape (n,)
         True for the photos of the validation split.
     note : str or None
-        One sentence for the reader: why there is no TFDS form.
+        One sentence for the reader: why there is no TFDS form, where the files come from.
     """
 
     name: str
@@ -154,7 +154,8 @@ def load(
     Parameters
     ----------
     source : str or path
-        ``"lab_photos"``, or a folder with one folder of JPEGs per class.
+        ``"lab_photos"``; a folder with one folder of JPEGs per class; or the name of a TFDS set
+        that is prepared on this disk (in `home`, TFDS_DATA_DIR or ``~/tensorflow_datasets``).
     scale : str, optional
         For the lab's own: ``tiny`` 160, ``small`` 1,280 or ``full`` 12,800 photos; else LABKIT_SCALE, else small.
     home : path, optional
@@ -167,7 +168,7 @@ def load(
     TypeError
         If `source` is no text and no path.
     ValueError
-        For an unknown scale, an empty folder, or files that are not whole JPEGs: a sentence that names them all.
+        For an unknown scale or set, an empty folder, or files that are not whole JPEGs: a sentence that names them all.
     FileNotFoundError, NotADirectoryError
         If a folder is missing, or is a file.
     OSError
@@ -175,9 +176,12 @@ def load(
     """
     if not isinstance(source, (str, os.PathLike)) or not os.fspath(source):
         kind = ValueError if source == "" else TypeError
-        raise kind(f"source is {source!r}; allowed: {_NAME!r}, or a folder")
+        raise kind(f"source is {source!r}; allowed: {_NAME!r}, a folder, or the name of a TFDS set prepared here")
+    place = _home(home)
     if source == _NAME:
-        return _own(_home(home), _scale(scale), progress, thorough=False)
+        return _own(place, _scale(scale), progress, thorough=False)
+    if isinstance(source, str) and not expanded("source", source).exists() and tfds_sets.looks_like_name(source):
+        return _tfds(source, place, progress)
     folder = expanded("source", source)
     return _photos(folder.resolve().name, *photo_folder.scan(folder, progress))
 
@@ -243,3 +247,17 @@ def _photos(name: str, classes: tuple[str, ...], rows: list[PhotoFile], note: st
 
 def _note(place: Path, scale: str) -> str | None:
     return None if tfds_sets.is_built(place, scale) else tfds_sets.problem()
+
+
+def _tfds(source: str, place: Path, progress: bool) -> Photos:
+    own = expanded("TFDS_DATA_DIR", os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets")
+    prepared = tfds_sets.find(source, [place, own])
+    if prepared is None:
+        raise ValueError(
+            f"{source!r} is no folder here and no TFDS set prepared in {place} or {own}; labkit downloads nothing: "
+            "prepare the set with tensorflow-datasets first, or name a folder"
+        )
+    if reason := tfds_sets.problem():
+        raise ValueError(f"{source!r} is prepared in {prepared}, but {reason}")
+    classes, rows = tfds_sets.export(source, prepared, place, progress)
+    return _photos(source, classes, rows, f"copied unchanged from the TFDS records in {prepared}.")

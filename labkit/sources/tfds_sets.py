@@ -1,26 +1,29 @@
-"""The lab's photos in TFDS form: whether tensorflow-datasets works here, and the records that it loads.
+"""Photo sets in TFDS form: whether it works here, the lab's own set, and any other that is prepared on disk.
 
-Nothing here reaches for a network.
+Nothing here reaches for a network: a set that is not on disk is an error that says so.
 """
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import importlib
 import io
 import json
 import os
+import re
 import shutil
 import tempfile
 import warnings
+from collections import Counter
 from pathlib import Path
 
 from labkit.common import shipped
 from labkit.common.files import write_aside
 from labkit.common.quiet import muted
 from labkit.sources import framing, photo_files
-from labkit.sources.photo_files import generator
+from labkit.sources.photo_files import PhotoFile, generator
 
 
 def problem() -> str | None:
@@ -125,3 +128,116 @@ def name_default(home: Path, scale: str) -> None:
     note = home / generator.NAME / ".config" / "metadata.json"
     if is_built(home, scale) and not is_built(home, "small"):
         write_aside(note, json.dumps({"default_config_name": scale}))
+
+
+# -- sets of others -------------------------------------------------------------
+
+
+def looks_like_name(source: str) -> bool:
+    """Return whether `source` could name a TFDS set: ``name``, ``name/config``, either with ``:version``."""
+    return re.fullmatch(r"[A-Za-z]\w*(/[\w.+-]+)?(:\d+\.\d+\.\d+)?", source) is not None
+
+
+def find(source: str, places: list[Path]) -> Path | None:
+    """Return the folder of a prepared TFDS set, the newest version, or None if no place has it.
+
+    Raises
+    ------
+    ValueError
+        If the set has several configurations and none is named.
+    """
+    rest, _, version = source.partition(":")
+    name, _, config = rest.partition("/")
+    for place in places:
+        root = place / name
+        found = [p.parent for p in [*root.glob("*/features.json"), *root.glob("*/*/features.json")]]
+        found = [p for p in found if re.fullmatch(r"\d+\.\d+\.\d+", p.name) and version in ("", p.name)]
+        configs = sorted({p.parent.name for p in found if p.parent != root})
+        wanted = config or _default_config(root, configs)
+        if wanted is None and len(configs) > 1:
+            raise ValueError(
+                f"{name!r} has several configurations in {place}; name one: "
+                + ", ".join(f"{name}/{c}" for c in configs)
+            )
+        found = [p for p in found if p.parent == (root / wanted if wanted else root)]
+        if found:
+            return max(found, key=lambda p: [int(n) for n in p.name.split(".")])
+    return None
+
+
+def _default_config(root: Path, configs: list[str]) -> str | None:
+    if len(configs) == 1:
+        return configs[0]
+    try:
+        return json.loads((root / ".config" / "metadata.json").read_text("utf-8")).get("default_config_name")
+    except (OSError, ValueError):
+        return None
+
+
+def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tuple[str, ...], list[PhotoFile]]:
+    """Write the JPEGs of a prepared TFDS set to files, once and unchanged; return its classes and photos.
+
+    The splits ``train`` and ``validation`` (else ``test``) are taken; the latter is held out. Files go
+    to ``<home>/tfds_files/<name>``, written aside and renamed; a second call writes what is missing.
+
+    Raises
+    ------
+    ValueError
+        If the set has no photos, no classes, or photos that are not JPEG files.
+    """
+    import tensorflow_datasets as tfds
+
+    builder = tfds.builder_from_directory(str(prepared))
+    features = builder.info.features
+    image = next((k for k, f in features.items() if isinstance(f, tfds.features.Image)), None)
+    label = next((k for k, f in features.items() if isinstance(f, tfds.features.ClassLabel)), None)
+    if image is None or label is None:
+        raise ValueError(
+            f"the TFDS set {source!r} has no {'image' if image is None else 'class label'} in its features"
+        )
+    classes = tuple(features[label].names)
+    splits = [s for s in ("train", "validation") if s in builder.info.splits]
+    if "validation" not in splits and "test" in builder.info.splits:
+        splits.append("test")
+    total = sum(builder.info.splits[s].num_examples for s in splits)
+    if not total:
+        raise ValueError(f"the TFDS set {source!r} has no photo in a split train, validation or test")
+    place = home / "tfds_files" / builder.info.full_name
+    title = f"# {builder.name} {prepared.name} seed 0"
+    photos = _exported(place, title)
+    if len(photos) < total:
+        try:
+            photo_files.require_space(place, sum(builder.info.splits[s].num_bytes for s in splits), source)
+            place.mkdir(parents=True, exist_ok=True)
+            skip = {photo.path for photo in photos}
+            with photo_files.appending(place, title) as add, photo_files.bar(total, builder.name, progress) as shown:
+                for split in splits:
+                    decoders = {image: tfds.decode.SkipDecoding()}
+                    examples = builder.as_dataset(split=split, decoders=decoders, shuffle_files=False)
+                    for number, example in enumerate(examples.as_numpy_iterator()):
+                        name = f"{split}/{int(example[label]):04d}/{number:07d}.jpg"
+                        if place / name not in skip:
+                            jpeg = example[image]
+                            if not jpeg.startswith(b"\xff\xd8\xff"):
+                                what = f"{source!r} {split} photo {number}"
+                                wrong = f"is not a JPEG file (it starts with {jpeg[:4]!r})"
+                                raise ValueError(f"{what} {wrong}; the lab reads JPEG photos only")
+                            write_aside(place / name, jpeg)
+                            add(name, len(jpeg), hashlib.sha256(jpeg).hexdigest())
+                        shown.update()
+        except OSError as error:
+            raise photo_files.explained(error, place) from error
+        photos = _exported(place, title)
+    return classes, photos
+
+
+def _exported(place: Path, title: str) -> list[PhotoFile]:
+    """Return the photos of an export that are there and as long as the ledger says, one of each class in turn."""
+    photos, ranks = [], Counter()
+    for name, entry in sorted(photo_files.ledger(place, title).items()):
+        split, label, _ = Path(name).parts
+        path = place / name
+        if path.is_file() and path.stat().st_size == entry.bytes:
+            photos.append(PhotoFile(path, int(label), ranks[label], entry.bytes, split != "train"))
+            ranks[label] += 1
+    return sorted(photos, key=lambda photo: (photo.rank, photo.label))

@@ -1,4 +1,4 @@
-"""The TFDS form: offline and without our code, and what serves where TFDS is missing."""
+"""The TFDS form: offline and without our code; without TFDS; and sets of others by name."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tensorflow_datasets  # noqa: F401 -- without it, these tests would show nothing
 
@@ -236,3 +237,103 @@ def test_without_a_working_tfds_the_files_serve_and_the_reason_is_said(home, cas
     assert reason in note
     assert "plain files only" in note
     assert count == "160"
+
+
+def test_a_tfds_set_by_name_comes_as_the_same_files(home):
+    album = photos.load("lab_photos/tiny", home=home, progress=False)
+    own = photos.load(scale="tiny", home=home, progress=False)
+    assert album.classes == own.classes
+    assert (len(album.train), len(album.validation)) == (140, 20)
+    assert sorted(Path(p).read_bytes() for p in album.paths) == sorted(Path(p).read_bytes() for p in own.paths)
+    assert set(album.take(10).labels) == set(range(10))
+    assert "copied unchanged" in album.note
+    before = {path: os.stat(path).st_mtime_ns for path in album.paths}
+    os.unlink(album.paths[3])
+    again = photos.load("lab_photos/tiny", home=home, progress=False)
+    assert again.paths == album.paths
+    assert {p for p in before if os.stat(p).st_mtime_ns != before[p]} == {album.paths[3]}
+
+
+def packed(place, name, splits, **features):
+    """Write a small TFDS set to disk with TFDS itself."""
+    import tensorflow_datasets as tfds
+
+    config = tfds.core.BuilderConfig(name="plain")
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name=name,
+        version="2.0.1",
+        data_dir=str(place),
+        config=config,
+        split_datasets=splits,
+        features=tfds.features.FeaturesDict(features),
+        disable_shuffling=True,
+    )
+
+
+def dataset(images, labels):
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensor_slices({"image": images, "label": labels})
+
+
+def test_the_test_split_stands_in_where_there_is_no_validation(tmp_path):
+    import tensorflow_datasets as tfds
+
+    images, labels = np.random.default_rng(0).integers(0, 255, (6, 16, 16, 3), np.uint8), np.array([0, 1, 0, 1, 0, 1])
+    features = {
+        "image": tfds.features.Image(shape=(16, 16, 3), encoding_format="jpeg"),
+        "label": tfds.features.ClassLabel(names=["a/b", "c"]),
+    }
+    packed(tmp_path, "pair", {"train": dataset(images, labels), "test": dataset(images[:2], labels[:2])}, **features)
+    album = photos.load("pair", home=tmp_path, progress=False)
+    assert (len(album.train), len(album.validation)) == (6, 2)
+    assert album.classes == ("a/b", "c")
+
+
+def test_a_set_of_png_images_is_refused_in_one_sentence(tmp_path):
+    import tensorflow_datasets as tfds
+
+    images, labels = np.zeros((2, 8, 8, 3), np.uint8), np.array([0, 1])
+    features = {
+        "image": tfds.features.Image(shape=(8, 8, 3), encoding_format="png"),
+        "label": tfds.features.ClassLabel(num_classes=2),
+    }
+    packed(tmp_path, "pngs", {"train": dataset(images, labels)}, **features)
+    with pytest.raises(ValueError, match=r"'pngs' train photo 0 is not a JPEG file .*the lab reads JPEG photos only"):
+        photos.load("pngs", home=tmp_path, progress=False)
+
+
+def test_a_set_without_labels_is_refused_in_one_sentence(tmp_path):
+    import tensorflow as tf
+    import tensorflow_datasets as tfds
+
+    packed(
+        tmp_path,
+        "bare",
+        {"train": tf.data.Dataset.from_tensor_slices({"image": np.zeros((2, 8, 8, 3), np.uint8)})},
+        image=tfds.features.Image(shape=(8, 8, 3), encoding_format="jpeg"),
+    )
+    with pytest.raises(ValueError, match="the TFDS set 'bare' has no class label in its features"):
+        photos.load("bare", home=tmp_path, progress=False)
+
+
+@pytest.mark.parametrize("name", ["mnist", "imagenet2012", "food101:2.0.0", "imagenette/320px-v2"])
+def test_a_set_that_is_not_prepared_is_one_sentence_at_once(tmp_path, name, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "elsewhere"))
+    with pytest.raises(ValueError, match=f"'{name}' is no folder here and no TFDS set prepared in "):
+        photos.load(name, home=tmp_path)
+
+
+def test_the_newest_version_and_the_default_configuration_are_found(tmp_path):
+    for folder in ("a/x/1.0.0", "a/x/1.10.0", "a/x/1.9.0", "a/y/3.0.0", "b/2.0.0"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "features.json").touch()
+    assert tfds_sets.find("b", [tmp_path]) == tmp_path / "b/2.0.0"
+    assert tfds_sets.find("a/x", [tmp_path]) == tmp_path / "a/x/1.10.0"
+    assert tfds_sets.find("a/x:1.9.0", [tmp_path]) == tmp_path / "a/x/1.9.0"
+    assert tfds_sets.find("a/z", [tmp_path]) is None
+    with pytest.raises(ValueError, match=r"'a' has several configurations in .*; name one: a/x, a/y"):
+        tfds_sets.find("a", [tmp_path])
+    (tmp_path / "a/.config").mkdir()
+    (tmp_path / "a/.config/metadata.json").write_text('{"default_config_name": "y"}')
+    assert tfds_sets.find("a", [tmp_path]) == tmp_path / "a/y/3.0.0"
