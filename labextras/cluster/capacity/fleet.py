@@ -143,7 +143,7 @@ class _Buffer:
         self.clock.wake(self.putters)
 
 
-class _Host:
+class _FleetHost:
     """How many batches a host needs for a step, and holds; and where those for it are."""
 
     def __init__(self, need: int, pool: deque[_Buffer], asking: deque[Process]) -> None:
@@ -175,7 +175,7 @@ class _FleetJob:
         self.sent_ns = 1e6 * f.batch_size * f.element_kb / f.network_mb_s if f.workers else 0.0
         one_pool: tuple[deque[_Buffer], deque[Process]] = deque(), deque()
         needs = [n // f.hosts + (h < n % f.hosts) for h in range(f.hosts)]
-        self.hosts = [_Host(need, *(one_pool if f.workers else (deque(), deque()))) for need in needs]
+        self.hosts = [_FleetHost(need, *(one_pool if f.workers else (deque(), deque()))) for need in needs]
         self.unready, self.taken, self.trainer = f.hosts, 0, list[Process]()
         self.ends: list[float] = []
         self.worked = 0.0
@@ -241,7 +241,7 @@ class _FleetJob:
 
         return (*(reading() for _ in range(_READY)), working(), sending())
 
-    def host(self, host: _Host) -> Process:
+    def host(self, host: _FleetHost) -> Process:
         """Take batches as long as there is room, one after the other: the link of the host brings them."""
         while True:
             while host.held >= host.need * min(_READY, self.steps - self.taken):
