@@ -19,7 +19,7 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import connection
 from pathlib import Path
@@ -71,13 +71,13 @@ def folder(home: Path) -> Path:
     return home / "lab_photos_files" / f"{generator.VERSION}-seed{generator.SEED}"
 
 
-def ledger(place: Path) -> dict[str, Entry]:
+def ledger(place: Path, title: str = TITLE) -> dict[str, Entry]:
     """Return path to `Entry` for every complete line of a ledger; a line cut short by a kill does not count.
 
     Raises
     ------
     ValueError
-        If the ledger is that of another set.
+        If the ledger is that of another set than `title`.
     """
     try:
         lines = (place / LEDGER).read_text("utf-8", "replace").splitlines()
@@ -87,8 +87,8 @@ def ledger(place: Path) -> dict[str, Entry]:
         raise explained(error, place) from error
     entries = {}
     for line in lines:
-        if line.startswith("# ") and line != TITLE and re.fullmatch(r"# \S+ \S+ seed \d+", line):
-            raise ValueError(f"{place / LEDGER} is of the set {line[2:]!r}, not {TITLE[2:]!r}: move that folder away")
+        if line.startswith("# ") and line != title and re.fullmatch(r"# \S+ \S+ seed \d+", line):
+            raise ValueError(f"{place / LEDGER} is of the set {line[2:]!r}, not {title[2:]!r}: move that folder away")
         fields = line.split("\t")
         if len(fields) == 3 and fields[1].isdecimal() and re.fullmatch("[0-9a-f]{64}", fields[2]):
             entries[fields[0]] = Entry(int(fields[1]), fields[2])
@@ -145,20 +145,26 @@ def make(place: Path, indices: Sequence[int], progress: bool = True, workers: in
         for name in generator.CLASSES:
             (place / name).mkdir(parents=True, exist_ok=True)
         sweep(place, "*/.*.part")
-        _entitle(place)
-        _paint(place, indices, generator.SEED, progress, min(workers or cores(), len(indices)))
+        with appending(place):
+            _paint(place, indices, generator.SEED, progress, min(workers or cores(), len(indices)))
     except OSError as error:
         raise explained(error, place) from error
 
 
-def _entitle(place: Path) -> None:
-    """Let the ledger name its set, and begin a new line: one that a kill cut short must not swallow the next."""
+@contextlib.contextmanager
+def appending(place: Path, title: str = TITLE) -> Iterator[Callable[[str, int, str], Any]]:
+    """Let the ledger name its set, and give a function that adds (path, bytes, SHA-256) to it.
+
+    Each line is one write, so that two processes may append at once.
+    """
     with open(place / LEDGER, "ab+", buffering=0) as file:
         file.seek(0)
         before = file.read()
+        # A line that a kill cut short must not swallow the next one.
         torn = b"\n" if before and not before.endswith(b"\n") else b""
-        if torn or TITLE.encode() not in before.splitlines():
-            file.write(torn + TITLE.encode() + b"\n")
+        if torn or title.encode() not in before.splitlines():
+            file.write(torn + title.encode() + b"\n")
+        yield lambda *entry: file.write(generator.line(*entry))
 
 
 def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, workers: int) -> None:

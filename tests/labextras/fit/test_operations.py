@@ -15,7 +15,7 @@ from labextras.fit import operations_chart
 from labextras.fit.operation_times import DEVICE, PIPELINE, STEP
 from labkit.timeline.trace import VALIDATION, Span, Trace
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 MS = 1_000_000
 NET = "StatefulPartitionedCall/gradient_tape/small/"
 THREADS = {"consumer": "consumer", "worker": "pipeline", "compute": "host", "stream": "device"}

@@ -28,7 +28,7 @@ from labkit.timeline.trace import CATEGORIES
 from labkit.views.layout import TimelineLayout
 from labkit.views.picture import Photographs
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 STORED = [p for p in sorted((ROOT / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
 SOURCES = [
     *sorted((ROOT / "notebooks" / "source").glob("*.py")),
