@@ -18,6 +18,7 @@ from labkit.common.processes import Child, ChildError, apart
 #: A child that says who it and its own child are, and then does what it is told.
 CHILD = """
 import os, sys, time, signal
+from labkit.common import processes
 if sys.argv[3] == "fails": sys.exit("first line\\nlast line")
 if sys.argv[3] == "sleeps": time.sleep(1000)
 if sys.argv[3] == "stays": signal.signal(signal.SIGTERM, signal.SIG_IGN)
