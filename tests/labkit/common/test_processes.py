@@ -93,10 +93,12 @@ def test_a_child_lives_as_long_as_its_parent_whichever_thread_has_started_it(how
         [sys.executable, "-c", PARENT, how], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": path},
     ) as parent:  # fmt: skip
-        child = psutil.Process(int(parent.stdout.readline()))
-        time.sleep(0.3)
-        assert not ended(child)
-        parent.kill()
+        try:
+            child = psutil.Process(int(parent.stdout.readline()))
+            time.sleep(0.3)
+            assert not ended(child)
+        finally:
+            parent.kill()
     until(lambda: ended(child), "the child to end")
 
 
@@ -119,11 +121,10 @@ def test_an_interrupt_leaves_no_child_behind(monkeypatch):
         children.append(start(*words, **more))
         return children[0]
 
-    monkeypatch.setattr(subprocess, "Popen", started)
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(subprocess, "Popen", started)
         Child("a_child", "")
     assert children[0].returncode is not None
-    monkeypatch.undo()
     child = Child("a_child", "sleeps")
     threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
     with pytest.raises(KeyboardInterrupt):
