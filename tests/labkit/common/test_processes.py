@@ -121,9 +121,10 @@ def test_an_interrupt_leaves_no_child_behind(monkeypatch):
         children.append(start(*words, **more))
         return children[0]
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as patch:
         patch.setattr(subprocess, "Popen", started)
-        Child("a_child", "")
+        with pytest.raises(KeyboardInterrupt):
+            Child("a_child", "")
     assert children[0].returncode is not None
     child = Child("a_child", "sleeps")
     threading.Timer(0.1, signal.raise_signal, [signal.SIGINT]).start()
