@@ -10,6 +10,8 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from labkit.timeline.run import LoaderFacts
 
 
@@ -244,9 +246,13 @@ def _is(loader: Any, module: str, *names: str) -> bool:
 
 
 def _dali_arrays(part: Any) -> Any:
-    """Return what DALI made, on the processor or on the device, as an array, or of several sizes as a list of them."""
+    """Return what DALI made, on the processor or on the device, as an array; of several sizes as one of arrays."""
     part = part.as_cpu()
-    return part.as_array() if part.is_dense_tensor() else [part.at(place) for place in range(len(part))]
+    if part.is_dense_tensor():
+        return part.as_array()
+    several = np.empty(len(part), object)
+    several[:] = [part.at(place) for place in range(len(part))]
+    return several
 
 
 def _grain_settings(loader: Any) -> Any:

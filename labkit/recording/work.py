@@ -153,11 +153,11 @@ def _is_image(dims: tuple[int | None, ...]) -> bool:
 
 
 def _dims(component: Any) -> tuple[int | None, ...]:
-    """Return the shape of a component; what has none, as a photo of PIL, is taken for a single value."""
-    try:
-        return tuple(getattr(component, "shape", ()))
-    except RuntimeError:  # PyTorch's nested tensors
-        return ()
+    """Return the shape of a component; what has none, as a photo of PIL, is taken for a single value.
+
+    Nor is a nested tensor of PyTorch asked: its sizes are none that can be compared.
+    """
+    return () if getattr(component, "is_nested", False) else tuple(getattr(component, "shape", ()))
 
 
 def _components(batch: Any) -> Iterator[Any]:
@@ -216,7 +216,7 @@ def _opened(batch: Any, stated: int | None = None) -> _Opened:
     untold = None
     if not counted or (not dims[0] and sum(map(bool, dims)) == 1):
         untold = f"has a first component without a leading dimension ({components[0]!r:.60}); batch the dataset"
-    elif len(counted) < 4 and not elements and (len(lengths) != 1 or _is_samples(batch, counted)):
+    elif len(counted) < 4 and not elements and (len(lengths) != 1 or not all(dims) or _is_samples(batch, counted)):
         untold = f"{batch!r:.60} does not tell how many samples it holds; make arrays of them"
     if untold:
         if stated is None:

@@ -168,7 +168,7 @@ WRONG = {
         (_loader(collate_fn=_collate()), "pickled on its way"),
         (_changed(images=lambda them: them.float() / 255), "float32 of the shape"),
         (_changed(images=lambda them: them.permute(0, 3, 1, 2)), "shape (4, 3, 4, 6)"),
-        (_changed(labels=lambda them: them.int()), "labels are int32"),
+        (_changed(labels=lambda them: them.int()), "labels of a batch are int32"),
         (_changed(labels=lambda them: them[:, None]), "of the shape (4, 1)"),
         (_changed(labels=lambda them: them.sort().values), "not those of the same"),
     ],
