@@ -210,13 +210,18 @@ def _opened(batch: Any, stated: int | None = None) -> _Opened:
     if not components:
         raise ValueError(f"batch {batch!r:.60} holds no tensor")
     dims = [_dims(component) for component in components]
+    arrays = sum(map(bool, dims))
     place = counted_place(dims)
     counted, lengths = dims[place], {shape[0] for shape in dims if shape}
     elements = all(type(part).__module__.startswith("tensorflow.") for part in components)  # of tf.data
     untold = None
-    if not counted or (not dims[0] and sum(map(bool, dims)) == 1):
+    if not counted or (not dims[0] and arrays == 1):
         untold = f"has a first component without a leading dimension ({components[0]!r:.60}); batch the dataset"
-    elif len(counted) < 4 and not elements and (len(lengths) != 1 or not all(dims) or _is_samples(batch, counted)):
+    elif (
+        len(counted) < 4
+        and not elements
+        and (len(lengths) != 1 or 1 < arrays < len(dims) or _is_samples(batch, counted))
+    ):
         untold = f"{batch!r:.60} does not tell how many samples it holds; make arrays of them"
     if untold:
         if stated is None:
