@@ -15,8 +15,8 @@ def of(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], C
     package : str
         Its ``__name__``.
     places : mapping of str to str
-        By name, the module within the package that holds it; a module that is itself handed out stands behind its own
-        name: ``{"record": "recording.recorder", "storage": "sources.storage"}``.
+        By name, the module within the package that holds it, or that is itself handed out, if it holds no such name:
+        ``{"record": "recording.recorder", "storage": "sources.storage"}``.
 
     Raises
     ------
@@ -29,6 +29,6 @@ def of(package: str, places: Mapping[str, str]) -> tuple[Callable[[str], Any], C
         if name not in places:
             raise AttributeError(f"{package} has no {name!r}; it offers: {', '.join(names)}")
         module = importlib.import_module(f"{package}.{places[name]}")
-        return module if places[name].rpartition(".")[2] == name else getattr(module, name)
+        return getattr(module, name, module)
 
     return get, lambda: names, names

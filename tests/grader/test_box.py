@@ -272,7 +272,7 @@ def installation(request, boxed):
             pytest.skip("no Python of this version that another user may run")
     folder = Path(tempfile.mkdtemp(prefix="labkit-test-"))
     try:
-        parts = {part: part.name for part in supervisor._PARTS} | {supervisor._GRADER: "notebooks/assignments/grader"}
+        parts = {part: part.name for part in supervisor.PARTS} | {supervisor.GRADER: "notebooks/assignments/grader"}
         for part, name in parts.items():
             shutil.copytree(part, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
         packages = os.pathsep.join(path for path in sys.path if "site-packages" in path)

@@ -467,7 +467,7 @@ def test_the_stored_tables_are_found():
 @each
 def test_exercises_are_open_in_the_student_notebook(path):
     for cell in cells(path, "code"):
-        if "check(" in cell.source:
+        if re.search(r"^check\(", cell.source, re.MULTILINE):
             assert "open" in cell.outputs[0]["data"]["text/plain"]
 
 

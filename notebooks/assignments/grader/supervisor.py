@@ -32,9 +32,9 @@ from assignments.grader import box, messages
 from assignments.grader.messages import Reply, Request
 from labkit.common.numbers import number
 
-_GRADER = Path(__file__).resolve().parent
+GRADER = Path(__file__).resolve().parent
 #: What a student's code may import of the lab.
-_PARTS = [Path(s.origin).resolve().parent for s in map(find_spec, ("labkit", "labcourse", "labextras")) if s]
+PARTS = [Path(s.origin).resolve().parent for s in map(find_spec, ("labkit", "labcourse", "labextras")) if s]
 #: The folder of the grader is in nobody's search path when a student's code runs: the problem sets lie beside it.
 _START = """
 import sys
@@ -203,7 +203,7 @@ class StudentProcess:
             folder = tempfile.TemporaryDirectory(prefix="labkit-student-", ignore_cleanup_errors=True)
             home = Path(self._ending.enter_context(folder)).resolve()
         else:
-            before = box.command([*_PARTS, _GRADER], forbidden)
+            before = box.command([*PARTS, GRADER], forbidden)
         self._connection, theirs = multiprocessing.Pipe()
         self._ending.enter_context(self._connection)
         self._talking = concurrent.futures.ThreadPoolExecutor(1)
@@ -212,7 +212,7 @@ class StudentProcess:
         os.close(nobody)
         with theirs, open(prints, "wb") as output:
             process = subprocess.Popen(
-                [*before, sys.executable, "-c", _START, str(theirs.fileno()), str(_GRADER.parent.parent)],
+                [*before, sys.executable, "-c", _START, str(theirs.fileno()), str(GRADER.parent.parent)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -407,7 +407,7 @@ def _environment(home: Path) -> dict[str, str]:
         "HOME": str(home),
         "TMPDIR": str(home),
         "LANG": "C.UTF-8",
-        "PYTHONPATH": os.pathsep.join(map(str, [_PARTS[0].parent, *box.packages()])),
+        "PYTHONPATH": os.pathsep.join(map(str, [PARTS[0].parent, *box.packages()])),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
         "MPLBACKEND": "Agg",
