@@ -159,7 +159,7 @@ def tensors(spec: Any) -> None:
         raise Wrong("the elements are themselves datasets, no tensors: take away window()")
     if not isinstance(spec, tf.TensorSpec):
         what = f"{spec}"[:80] if isinstance(spec, (tuple, dict)) else f"{type(spec).__name__.removesuffix('Spec')}s"
-        raise Wrong(f"the elements are {what}: each must be one plain tensor")
+        raise Wrong(f"the elements are {what}, expected single tensors: each one plain tensor")
 
 
 def _short(element: Any) -> str:

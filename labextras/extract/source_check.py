@@ -176,7 +176,9 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
     except (sqlite3.Error, sqlite3.Warning) as error:  # before Python 3.12 two statements are a warning
         why = str(error).rstrip(".")
     if "locked" in why:
-        raise OSError(f"{path.name} is locked by another program that writes to it; wait for it, or read a copy")
+        raise OSError(
+            f"{path.name} is locked by another program that writes to it; wait for it, or read a copy of the file"
+        )
     raise ValueError(f"{path.name} cannot answer {query!r}: {why}; check the file and the query")
 
 

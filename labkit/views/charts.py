@@ -224,7 +224,10 @@ def points(
     """
     if not values:
         raise ValueError("values hold no point; allowed: one or more")
-    rows = {name: (number(f"x of {name!r}", x), number(f"y of {name!r}", y)) for name, (x, y) in values.items()}
+    rows = {
+        name: (_value(x, f"x of {name!r}").middle, _value(y, f"y of {name!r}").middle)
+        for name, (x, y) in values.items()
+    }
     table = [(name, _number(a), _number(b)) for name, (a, b) in rows.items()]
     text = _text(title, note, ("", x_label, y_label), table)
     spots = "; ".join(f"{name} at {_number(a)}, {_number(b)}" for name, (a, b) in rows.items())

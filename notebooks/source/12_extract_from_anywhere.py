@@ -9,10 +9,8 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import csv
-import http.client
 import sqlite3
 import tempfile
-import threading
 from pathlib import Path
 
 import numpy as np
@@ -133,6 +131,9 @@ print(parquet.ParquetFile(columnar).metadata.num_row_groups, "groups of rows")
 # %%
 names = [f"photo-{number:03}.jpg" for number in range(len(album))]
 bucket = object_store.ObjectStore(dict(zip(names, album.paths)), delay_ms=30)
+import http.client
+import threading
+
 own = threading.local()
 
 

@@ -9,14 +9,12 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import os
-
 import keras
 import tensorflow as tf
 from keras import layers
 from labcourse import check, idea, ladder, predictions
 from labextras.fit import Watch, operations, operations_chart
 from labkit import accelerators, measures, photos
-
 # Without this line, TensorFlow takes nearly all memory of a GPU, and DALI finds none.
 os.environ.setdefault("TF_FORCE_GPU_ALLOW_GROWTH", "true")
 GPU = bool(tf.config.list_physical_devices("GPU"))

@@ -113,7 +113,7 @@ def _backwards(path):
 
 
 def _any_order(made):
-    return made.map(lambda *element: element if len(element) > 1 else element[0], 2, deterministic=False)
+    return made.map(lambda *element: element if len(element) > 1 else element[0], 1, deterministic=False)
 
 
 def _turned_round(path):

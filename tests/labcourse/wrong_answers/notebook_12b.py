@@ -151,7 +151,7 @@ def _any_order(lines, clean, lookup, size):
     def encode(text):
         return lookup(tf.strings.split(clean(text)).to_tensor(""))
 
-    return lines.batch(size).map(encode, num_parallel_calls=2, deterministic=False)
+    return lines.batch(size).map(encode, num_parallel_calls=1, deterministic=False)
 
 
 def _filled_last(lines, clean, lookup, size):

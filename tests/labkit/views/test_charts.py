@@ -99,6 +99,11 @@ def test_names_of_neighbouring_points_do_not_touch():
     assert not any(a.overlaps(b) for a, b in itertools.combinations(places, 2))
 
 
+def test_a_point_may_be_given_by_its_rounds_and_stands_at_their_median():
+    (spot,) = axes_of(points_of({"JPEG": (100, [7.0, 2.0, 3.0])})).lines
+    assert spot.get_xydata().tolist() == [[100, 3]]
+
+
 def test_panels_draw_the_same_names_once_and_each_unit_from_zero():
     picture = charts.panels({"MB": {"JPEG": 7.5, "pixels": 37}, "ms": {"pixels": [1, 2, 3], "JPEG": 9}}, title="Forms")
     space, time = picture.figure().axes
