@@ -123,9 +123,9 @@ def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], file
     resize is not compared, and values are compared only if they are far apart. If one side is grey, only orientation,
     layout and size are compared. Correct the first step and compare again.
 
-    Some differences can look like another part of the photo: another colour space, a strong blur, two faults at once, as other
-    colours and a resize that skips pixels, strong JPEG compression, an equalised histogram, or a contrast so high that
-    values are cut off. A blur that changes no more than two good resizes differ is called equal.
+    Some differences can look like another part of the photo: another colour space, a strong blur, two faults at once,
+    as other colours and a resize that skips pixels, strong JPEG compression, an equalised histogram, or a contrast so
+    high that values are cut off. A blur that changes no more than two good resizes differ is called equal.
     """
     if isinstance(files, (str, os.PathLike)):
         raise ValueError(f"files is the one path {os.fspath(files)}; allowed: a list of paths")
@@ -173,18 +173,19 @@ def _checked(given: Any, name: str, path: str) -> tuple[np.ndarray, str]:
     return np.asarray(image if last else np.moveaxis(image, 0, 2), np.float64), "last" if last else "first"
 
 
-def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter[tuple[str, str]]) -> float:
-    """Enter all differences but size and layout into `notes`, and return what they leave unexplained."""
-    count = len(trained)
+def _aligned(
+    trained: list[np.ndarray], served: list[np.ndarray], notes: Counter[tuple[str, str]]
+) -> tuple[list[np.ndarray], tuple[int, ...]]:
+    """Take bars off, and return the photos of training turned as those of serving, and the order of their colours."""
     if max(float(np.ptp(image)) for image in trained) < 1e-9:
         raise ValueError("train_fn makes all photos flat; allowed: photos with something in them")
-    for i in range(count):
+    for i in range(len(trained)):
         (one, bars), (other, other_bars) = _without_bars(trained[i]), _without_bars(served[i])
         if abs(bars - other_bars) > _BAR:
             trained[i], served[i] = one, other
             side = "serving" if other_bars > bars else "training"
             notes["part of the photo", f"{side} has bars of one colour at the edges (letterbox)"] += 1
-    turns = [_TURNS[0]] * count
+    turns = [_TURNS[0]] * len(trained)
     for order in (_ORDERS[0], _ORDERS[-1]) if _comparable(trained, served) else ():
         if _worst(_off_curve([image[..., order] for image in trained], served)) <= FINE:
             break
@@ -192,13 +193,19 @@ def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter
         order, turns = _placed(*(np.stack([_coarse(image) for image in images]) for images in (trained, served)))
     swapped = "red and blue have changed places" if order == _ORDERS[-1] else "the channels come in another order"
     if order != _ORDERS[0]:
-        notes["colours", swapped] += count
+        notes["colours", swapped] += len(trained)
     for mirror, quarters in set(turns) - {_TURNS[0]}:
         some = turns.count((mirror, quarters))
         words = " and ".join([f"turned by {90 * quarters}°"] * bool(quarters) + ["mirrored"] * mirror)
-        hint = "; the orientation in the file (EXIF) is applied on one side only" if some < count else ""
+        hint = "; the orientation in the file (EXIF) is applied on one side only" if some < len(trained) else ""
         notes["orientation", f"serving sees the photo {words}{hint}"] += some
-    trained = [_turned(image, *turn)[..., order] for image, turn in zip(trained, turns, strict=True)]
+    return [_turned(image, *turn)[..., order] for image, turn in zip(trained, turns, strict=True)], order
+
+
+def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter[tuple[str, str]]) -> float:
+    """Enter all differences but size and layout into `notes`, and return what they leave unexplained."""
+    trained, order = _aligned(trained, served, notes)
+    count = len(trained)
     one, other = (np.stack([_coarse(image) for image in images]) for images in (trained, served))
     contrast = float(np.mean([image.std(axis=(0, 1)).mean() for image in trained]))
     # Where colours changed places before mean and deviation were taken off, the line of green alone stays as it was.
@@ -232,9 +239,9 @@ def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter
         else:
             _values(slope[channels], offset[channels], one, contrast, LINE, count, notes)
         if _worst(rest) > FINE and same:
-            seen = f"antialias, method): {100 * _worst(rest):.0f} % of the contrast"
-            how = f"another way to make small pixels of large ones ({seen}"
-            notes["resize", how] += sum(_size([image]) > FINE / 2 for image in rest)
+            how = "another way to make small pixels of large ones (antialias, method)"
+            share = f"{100 * _worst(rest):.0f} % of the contrast"
+            notes["resize", f"{how}: {share}"] += sum(_size([image]) > FINE / 2 for image in rest)
     return _worst(rest)
 
 
