@@ -1,15 +1,11 @@
-"""Objects arrive whole or not at all, faults end in one sentence, and a server never outlives who started it."""
+"""Objects arrive whole or not at all, and faults end in one sentence."""
 
 from __future__ import annotations
 
 import http.client
 import multiprocessing
-import signal
-import subprocess
-import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -71,14 +67,6 @@ def test_a_connection_stays_open_for_the_next_request(store):
         assert answer.version == 11
         assert answer.read() == OBJECTS.get(name, b"")
         assert link.sock is not None, "HTTP/1.0 would close it"
-    link.close()
-
-
-def test_a_request_that_hangs_keeps_no_other_waiting(faulty):
-    link = http.client.HTTPConnection(faulty.address)
-    link.request("GET", "/d")
-    with ThreadPoolExecutor(4) as pool:
-        assert set(pool.map(Reader(faulty.address).read, ["e"] * 8)) == {OBJECTS["e"]}
     link.close()
 
 
@@ -245,39 +233,6 @@ def test_a_store_can_be_started_again_and_answers_only_inside_of_its_block():
             assert Reader(address).read("a") == b"x"
         with pytest.raises(ObjectError, match=f"no server answers at {address}; start it"):
             Reader(address).read("a")
-
-
-SCRIPT = """
-import time
-from labextras.extract.object_store import ObjectStore
-if __name__ == "__main__":
-    store = ObjectStore({"a": b"x"}, 0)
-    print(store.__enter__().address, flush=True)
-    input()
-"""
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("end", ["killed", "interrupted", "ends without leaving the block"])
-def test_a_server_never_outlives_the_process_that_started_it(end):
-    parent = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-    )
-    address = parent.stdout.readline().decode().strip()
-    assert Reader(address).read("a") == b"x"
-    if end == "killed":
-        parent.kill()
-    elif end == "interrupted":
-        parent.send_signal(signal.SIGINT)
-    parent.communicate(None if end == "killed" else b"\n")
-    for _ in range(200):
-        try:
-            Reader(address, timeout_s=1, retries=0).read("a")
-        except ObjectError:
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the server still answers")
 
 
 def test_faults_and_delays_that_make_no_sense_are_refused(tmp_path):
