@@ -168,10 +168,10 @@ def labels(facts: Evidence) -> Iterator[_Row]:
     elif pairs:
         wrong = [i for i, j in pairs if first.labels[i] not in match.labels[j]]
         yield wrong and first.measured and _may_have_moved(first, truth, pairs, set(wrong)), OPEN, _MOVED
-        for i in wrong[:1]:
+        if wrong:
             text = (
                 f"{len(wrong):,} of {len(pairs):,} images carry another label than in the reference, the first is "
-                f"number {i}; images and labels were shuffled or filtered apart, zip them first"
+                f"number {wrong[0]}; images and labels were shuffled or filtered apart, zip them first"
             )
             yield True, FAULT, text
         part = "" if len(pairs) == len(first) else f" (checked on {len(pairs):,} of {len(first):,})"
@@ -225,11 +225,10 @@ def _other_form(soft: bool, pairs: list[tuple[bytes, set[bytes]]]) -> tuple[str,
 def finite(facts: Evidence) -> Iterator[_Row]:
     """Look for NaN and infinite values."""
     bad = [i for i, n in enumerate(facts.first.broken + facts.second.broken) if n]
-    text = (
-        f"{len(bad):,} of {len(facts.first) + len(facts.second):,} images hold NaN or infinite values, the first is "
-        f"number {next(iter(bad), 0) % len(facts.first)}; look for a division by zero or the logarithm of 0"
-    )
-    yield bad, FAULT, text
+    if bad:
+        count, number = len(facts.first) + len(facts.second), bad[0] % len(facts.first)
+        text = f"{len(bad):,} of {count:,} images hold NaN or infinite values, the first is number {number}"
+        yield True, FAULT, f"{text}; look for a division by zero or the logarithm of 0"
     yield True, PASSED, "no NaN, nothing infinite"
 
 
@@ -260,13 +259,10 @@ def blank(facts: Evidence) -> Iterator[_Row]:
     """Look for images of one colour, and for a set that is nearly black."""
     first, known = facts.first, 0 if facts.truth is None else sum(facts.truth.flat)
     blank = [i for i, flat in enumerate(first.flat) if flat]
-    for i in blank[: len(blank) > known]:
-        kind = "black" if first.low[i] == first.high[i] == 0 else "of one colour"
-        text = (
-            f"{len(blank):,} of {len(first):,} images are {kind}, the first is number {i}; draw it and follow it back "
-            "through the pipeline"
-        )
-        yield True, FAULT, text
+    if len(blank) > known:
+        kind = "black" if first.low[blank[0]] == first.high[blank[0]] == 0 else "of one colour"
+        text = f"{len(blank):,} of {len(first):,} images are {kind}, the first is number {blank[0]}"
+        yield True, FAULT, f"{text}; draw it and follow it back through the pipeline"
     dark = 0 <= min(first.low) and max(first.high) < 0.02
     yield dark, FAULT, f"nothing is brighter than {max(first.high):.2g}; were the pixels divided by 255 twice?"
     yield True, PASSED, "no image is empty"

@@ -462,8 +462,6 @@ RIGHT = {
         of(f"tf.data.Dataset.zip((case.photos{HALF}{LOAD}.cache(), tf.data.Dataset.range(16)))"
            ".map(lambda x, n: x).repeat()"),
     ),
-    "photos shuffled, and batches too": (
-        "shuffled_batches", of(f"case.photos.shuffle(case.size){LOAD}", ".shuffle(4).repeat().prefetch(2)")),
     "a shuffle of a batch": ("blurred_epochs", of(f"case.photos.shuffle(case.batch).repeat(){LOAD}")),
     "brightness of bytes": (
         "noise",
@@ -541,8 +539,6 @@ WRONG = {
     "photos instead of an archive": ("single_file", of(f"case.photos.repeat(){LOAD}"), RECORDS),
     "batches in one order": ("shuffled_batches", edited("shuffled_batches", (".shuffle(4, seed=1)", "")), "shuffles"),
     "a shuffle of one": ("shuffled_batches", of(f"case.photos.shuffle(1).repeat(){LOAD}"), SAME),
-    "one order for all epochs": (
-        "shuffled_batches", of(f"case.photos.shuffle(32, 1, reshuffle_each_iteration=False).repeat(){LOAD}"), SAME),
     "a shuffle of two": ("shuffled_batches", of(f"case.photos.shuffle(2).repeat(){LOAD}"), "a buffer of 2; allowed: 8"),
     "random numbers of two epochs": (
         "cached_augment",

@@ -159,7 +159,7 @@ CASES = {
     ),
     "shuffled": case(lambda d: on(augment)(d.shuffle(96)).batch(20).prefetch(2), seen=PASSED, **ON),
     "cached before": case(lambda d: on(augment)(d.cache()).batch(32), seen=PASSED, **ON),
-    "cut": case(on(random_cut), seen=PASSED | {"alike": "passed: elements differ in black"}, **ON),
+    "cut": case(on(random_cut), seen={"alike": "passed: elements differ in black"}, **ON),
     "normalised": case(on(lambda x: scaled(augment(x))), seen={"range": "passed"}, value_range=(-2.2, 2.7), **ON),
     "resized": case(on(lambda x: tf.image.resize(augment(x), [32, 40])), **ON),
     "upside down": case(on(lambda x: tf.image.random_flip_up_down(augment(x))), **ON),
@@ -168,7 +168,7 @@ CASES = {
     "part of an epoch": case(
         lambda d: on(augment)(d).batch(8), seen={"count": "not ", "once": "not ", "random": "passed"}, steps=3, **ON
     ),
-    "keys": case(lambda d: keyed(on(augment)(d)), seen=PASSED, source=keyed, **ON),
+    "keys": case(lambda d: d.map(lambda e: e | {"photo": augment(e["photo"])}), seen=PASSED, source=keyed, **ON),
     "channels first": case(on(lambda x: tf.transpose(augment(x), [2, 0, 1])), seen={"colour": "passed"}, **ON),
     "alpha": case(
         on(lambda x: augment(x[..., :3])), seen={"overflow": "passed", "colour": "passed"},
@@ -180,8 +180,7 @@ CASES = {
         random=False, deterministic=True, value_range=(0, 1),
     ),
     "half precision": alone(
-        on(lambda x: tf.cast(scaled(to_float(x) * 0 + [0.0, 0.5, 1.0]), tf.float16)), seen={"range": "passed"},
-        value_range=(-2.118, 2.64),
+        on(lambda x: tf.cast(scaled(x), tf.float16)), seen={"range": "passed"}, value_range=(-2.118, 2.64)
     ),
     "Caffe's pixels": case(on(caffe), seen={"colour": "Caffe", "blank": "passed"}),
     "noise": case(
@@ -208,7 +207,9 @@ CASES = {
     # faults of the augmentation
     "frozen": case(on(frozen_brightness()), "random", "alike", **ON),
     "frozen patch": case(on(lambda x: cut(x, 10, 20)), "random", "alike", **ON),
-    "frozen patch behind a random step": case(on(lambda x: cut(augment(x), 10, 20)), "alike", **ON),
+    "frozen behind a flip": case(
+        lambda d: on(frozen_brightness())(on(tf.image.random_flip_left_right)(d)), "alike", **ON
+    ),
     "cached": case(lambda d: on(augment)(d).cache(), "random", **ON),
     "cached batches": case(lambda d: on(augment)(d).batch(32).cache(), "random", value_range=(0, 1), **ON),
     "cached, nothing said": alone(lambda d: on(augment)(d).cache().shuffle(96).batch(32), "random"),
