@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
-import re
-import socket
 import socketserver
 import threading
 import time
@@ -40,8 +38,6 @@ _STOP_S = 5
 _HOST = "127.0.0.1"
 #: Answers that may be others a moment later: the server is busy, or it or one behind it failed.
 _BUSY, _FAILED = {429, 503}, {500, 502, 504}
-#: Encodings whose bytes are not those of the object; others, as aws-chunked, only say how it was sent.
-_PACKED = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"}
 
 
 class ObjectError(OSError):
@@ -159,11 +155,7 @@ class Reader:
         self.timeout_s = number("timeout_s", timeout_s, above=0, unit="of seconds")
         self.retries = whole("retries", retries, least=0)
         self.backoff_s = number("backoff_s", backoff_s, 0, unit="of seconds")
-        self._own = threading.local()
-
-    def __repr__(self) -> str:
-        """Return its limits."""
-        return f"Reader({self.timeout_s:g} s for an answer, {self.retries} retries)"
+        self._links: dict[tuple[int, int], http.client.HTTPConnection] = {}
 
     def read(self, name: str | bytes) -> bytes:
         """Return a whole object, by its name, which TensorFlow hands over as bytes.
@@ -182,39 +174,25 @@ class Reader:
             try:
                 status, head, data = self._ask(name)
             except TimeoutError:
-                what = "no whole answer" if self._begun() else "no answer"
-                problem = f"gave {what} within {self.timeout_s:g} s; see whether the server works, or wait longer"
+                problem = f"gave no answer within {self.timeout_s:g} s; see whether the server works, or wait longer"
             except http.client.IncompleteRead as error:
-                size = len(error.partial)
-                # A server that sends chunks never says how many bytes they are.
-                of = "" if error.expected is None else f" of {size + error.expected:,}"
-                problem = f"ended after {size:,}{of} bytes; nothing of it was used, so read it again later"
+                size = f"{len(error.partial):,} bytes"
+                problem = f"ended after {size}; nothing of it was used, so read it again later"
             except ConnectionRefusedError:
                 raise ObjectError(f"object {name}: no server answers at {self.address}; start it") from None
-            except (socket.gaierror, http.client.InvalidURL):
-                problem = f"has no server: {self.address!r} is no known host; allowed: host and port, as 127.0.0.1:8080"
             except (http.client.HTTPException, OSError) as error:
-                problem = f"lost its connection ({type(error).__name__}); read it again later"
+                problem = f"lost its connection to {self.address} ({type(error).__name__}); read it again later"
             else:
                 if status == 200:
-                    encoding = head.get("Content-Encoding", "")
-                    if _PACKED.intersection(re.split("[ ,]+", encoding.casefold())):
-                        raise ObjectError(f"object {name} is stored in the encoding {encoding}; store it as it is")
                     return data
-                if status in _BUSY:
-                    pause = head.get("Retry-After", "")
-                    wait_s = min(float(pause), self.timeout_s) if pause.isdecimal() else 0.0
-                    problem = f"was refused, the server is busy ({status}); read with fewer connections, or later"
-                elif status in _FAILED:
-                    problem = f"did not come, the server failed ({status}); see whether it works, or read it later"
-                else:
-                    do = "to ask again does not help, see why it does not send it"
-                    if status == 404:
-                        do = "check the name"
-                    elif place := head.get("Location"):
-                        do = f"the object is at {place}, ask there"
+                if status not in _BUSY | _FAILED:
+                    do = "check the name" if status == 404 else "to ask again does not help, see why it is not sent"
                     raise ObjectError(f"object {name}: the server at {self.address} answers {status}; {do}")
-            self._close()
+                pause = head.get("Retry-After", "")
+                wait_s = min(float(pause), self.timeout_s) if pause.isdecimal() else 0.0
+                problem = f"did not come, the server failed ({status}); see whether it works, or read it later"
+                if status in _BUSY:
+                    problem = f"was refused, the server is busy ({status}); read with fewer connections, or later"
         raise ObjectError(f"object {name} {problem} (asked {self.retries + 1} times)")
 
     def dataset(self, names: Sequence[str], connections: int = 8) -> Any:
@@ -243,54 +221,27 @@ class Reader:
         return listed.map(fetch, num_parallel_calls=connections).with_options(options)
 
     def _ask(self, name: str) -> tuple[int, Mapping[str, str], bytes]:
-        """Return status, header and body of one answer, over the connection of this thread."""
-        if getattr(self._own, "process", None) != os.getpid():
-            self._close()  # a fork has that of its parent, and the answers to both would cross
-        link = getattr(self._own, "link", None)
-        if link is None:
-            link = self._own.link = _Link(self.address, timeout=self.timeout_s)
-            self._own.process = os.getpid()
-        until = time.monotonic() + self.timeout_s
-        if link.sock is None:
-            link.connect()
-        link.sock.until, link.sock.begun = until, False
-        # Python's server takes two slashes at the beginning for one.
-        link.request("GET", "/" + quote(name, safe="" if name.startswith("/") else "/"))
-        answer = link.getresponse()
-        return answer.status, answer.headers, answer.read()
-
-    def _begun(self) -> bool:
-        """Tell whether anything of the last answer arrived."""
-        return getattr(self._own.link.sock, "begun", False)
-
-    def _close(self) -> None:
-        """Give up the connection of this thread: what is left of an answer must not be taken for the next one."""
-        if link := self._own.__dict__.pop("link", None):
-            link.close()
-
-
-class _Socket(socket.socket):
-    """A socket that receives up to a moment: that of a piece alone bounds no answer that comes in many."""
-
-    until, begun = 0.0, False
-
-    def recv_into(self, *where: Any) -> int:
-        left = self.until - time.monotonic()
-        if left <= 0:
-            raise TimeoutError
-        self.settimeout(left)
-        size = super().recv_into(*where)
-        self.begun = True
-        return size
-
-
-class _Link(http.client.HTTPConnection):
-    """A connection over such a socket."""
-
-    def connect(self) -> None:
-        super().connect()
-        self.sock = _Socket(fileno=self.sock.detach())
-        self.sock.settimeout(self.timeout)
+        """Return status, header and body of one answer, over the connection of this thread of this process."""
+        own = os.getpid(), threading.get_ident()
+        link = self._links.pop(own, None) or http.client.HTTPConnection(self.address, timeout=self.timeout_s)
+        until, data = time.monotonic() + self.timeout_s, bytearray()
+        with contextlib.ExitStack() as unless_whole:
+            # What is left of an answer must not be taken for the next one.
+            unless_whole.callback(link.close)
+            # Python's server takes two slashes at the beginning for one.
+            link.request("GET", "/" + quote(name, safe="" if name.startswith("/") else "/"))
+            line = link.sock
+            line.settimeout(self.timeout_s)
+            with link.getresponse() as answer:
+                while answer.length != 0 and not answer.isclosed():
+                    # The time of one piece bounds no answer that comes in many.
+                    line.settimeout(max(until - time.monotonic(), 1e-6))
+                    data += answer.read1(1 << 20)
+            if answer.length:
+                raise http.client.IncompleteRead(bytes(data), answer.length)
+            unless_whole.pop_all()
+        self._links[own] = link
+        return answer.status, answer.headers, bytes(data)
 
 
 # -- the process of the server -----------------------------------------------------------------------
@@ -313,13 +264,15 @@ class _Handler(BaseHTTPRequestHandler):
         with server.lock:
             server.asked[name] += 1
             refused = fault == "down" or (fault == "busy" and server.asked[name] <= _REFUSALS)
-        data = server.content(name)
-        self.send_response(404 if data is None else 503 if refused else 200)
-        data = data or b""
-        self.send_header("Content-Length", str(0 if refused else len(data)))
+        status, data = 503 if refused else 404, b""
+        with contextlib.suppress(KeyError, OSError):
+            if not refused:  # a file is read again for each request, so that it is not kept in memory
+                found = server.objects[name]
+                status, data = 200, found if isinstance(found, bytes) else found.read_bytes()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        if not refused:
-            self.wfile.write(data[: len(data) // 2] if fault == "half" else data)
+        self.wfile.write(data[: len(data) // 2] if fault == "half" else data)
         self.close_connection |= fault == "half"
 
     def log_message(self, *_: Any) -> None:
@@ -335,13 +288,6 @@ class _Objects(socketserver.ThreadingTCPServer):
         super().__init__((_HOST, 0), _Handler)
         self.objects, self.delay_s, self.faults = objects, delay_s, faults
         self.lock, self.asked = threading.Lock(), Counter[str]()
-
-    def content(self, name: str) -> bytes | None:
-        """Return an object, or None. A file is read again for each request, so that it is not kept in memory."""
-        with contextlib.suppress(KeyError, OSError):
-            found = self.objects[name]
-            return found if isinstance(found, bytes) else found.read_bytes()
-        return None
 
     def handle_error(self, *_: Any) -> None:
         """Pass over it: a reader that goes away is no fault."""

@@ -23,28 +23,26 @@ from urllib.parse import quote
 
 from labkit.common.numbers import one_of, whole
 
-#: What a field of a CSV may be: the words of an error, and what the whole field must match.
-_FIELDS = {
-    "int": ("a whole number", re.compile(r"\s*[+-]?\d+\s*", re.ASCII)),
-    "float": ("a number", re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE)),
-    "str": ("a text that is not empty", re.compile(r".+", re.DOTALL)),
+#: What a value may be, by its type: the words of an error, and the types of Python that hold it.
+_KINDS = {
+    "int": ("a whole number", (int,)),
+    "float": ("a number", (int, float)),
+    "str": ("a text in UTF-8", (str,)),
+    "bytes": ("bytes", (bytes,)),
+    "bool": ("true or false", (bool,)),
+}
+_CORRECT = "correct them before a job reads the file"
+_LARGEST = {"int": 2**63 - 1, "float": sys.float_info.max}  # that fits into a tensor
+#: A field of a CSV that is a number.
+_NUMBERS = {
+    "int": re.compile(r"\s*[+-]?\d+\s*", re.ASCII),
+    "float": re.compile(r"\s*[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.ASCII | re.IGNORECASE),
 }
 #: A row of a CSV as TensorFlow reads it, and what is wrong with one that Python alone reads.
 _FIELD = r'(?:"[^"]*(?:""[^"]*)*"|[^",\r\n]*)'
 _ROW = re.compile(rf"{_FIELD}(?:,{_FIELD})*[\r\n]*")
+_EMPTY = "a field is empty; allowed: a text that is not empty"
 _QUOTE = "a field has a quote inside; allowed: quotes around a whole field, and those inside doubled"
-#: What a value of a query may be: the words of an error, and the types that SQLite may deliver.
-_VALUES = {
-    "int": ("a whole number", (int,)),
-    "float": ("a number", (int, float)),
-    "str": ("a text", (str,)),
-    "bytes": ("bytes", (bytes,)),
-}
-#: What a value of a JSON line may be, in the same form, and the largest number that fits into a tensor.
-_MEMBERS = {kind: _VALUES[kind] for kind in ("int", "float", "str")} | {"bool": ("true or false", (bool,))}
-_LARGEST = {"int": 2**63 - 1, "float": sys.float_info.max}
-#: What is left of a line of JSON from its fault on where a writer was interrupted: nothing, or half a word or number.
-_HALF = re.compile(r"[\w.+\\-]*")
 
 
 def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
@@ -66,8 +64,8 @@ def csv(path: str | os.PathLike[str], /, **columns: type) -> int:
     ValueError
         If the header or a row is bad: the sentence names file, line, column and value, and counts the bad rows.
     """
-    path = _file(path)
-    return _count(path, _csv_rows(path, _kinds(columns, _FIELDS)), "correct them before a job reads the file")
+    path, kinds = _file(path), _kinds(columns, "int", "float", "str")
+    return _count(path, _csv_rows(path, kinds))
 
 
 def text_lines(path: str | os.PathLike[str], /) -> int:
@@ -89,7 +87,7 @@ def text_lines(path: str | os.PathLike[str], /) -> int:
         what is wrong, and counts the bad lines.
     """
     path = _file(path)
-    return _count(path, _lines(path, lambda line: ""), "save the file as UTF-8", "lines")
+    return _count(path, _lines(path, lambda line: ""), "lines", "save the file as UTF-8")
 
 
 def json_lines(path: str | os.PathLike[str], /, **columns: type) -> int:
@@ -110,9 +108,8 @@ def json_lines(path: str | os.PathLike[str], /, **columns: type) -> int:
         field and value, and counts the bad lines. A file that ends after a whole line is taken for whole, so compare
         the number.
     """
-    path, kinds = _file(path), _kinds(columns, _MEMBERS)
-    found = _lines(path, lambda line: _misfit(line, kinds))
-    return _count(path, found, "correct them before a job reads the file", "lines")
+    path, kinds = _file(path), _kinds(columns, "int", "float", "str", "bool")
+    return _count(path, _lines(path, lambda line: _no_object(line, kinds)), "lines")
 
 
 def fixed_length(path: str | os.PathLike[str], record_bytes: int) -> int:
@@ -170,9 +167,10 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
         If it is no database, the query does not fit it, or a row is bad: the sentence names file, row, column and
         value, and counts the bad rows.
     """
-    path, kinds = _file(path), _kinds(columns, _VALUES)
+    path, kinds = _file(path), _kinds(columns, "int", "float", "str", "bytes")
     try:
-        return _count(path, _query_rows(path, query, timeout_s, kinds), "correct them, or leave them out in the query")
+        rows = _query_rows(path, query, timeout_s, kinds)
+        return _count(path, rows, do="correct them, or leave them out in the query")
     except (sqlite3.Error, sqlite3.Warning) as error:  # before Python 3.12 two statements are a warning
         why = str(error).rstrip(".")
     if "locked" in why:
@@ -185,7 +183,7 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
 # -- one reader: each parser yields the place of a row, and what is wrong with it ------------------------------
 
 
-def _count(path: Path, rows: Iterable[tuple[str, str]], do: str, what: str = "rows") -> int:
+def _count(path: Path, rows: Iterable[tuple[str, str]], what: str = "rows", do: str = _CORRECT) -> int:
     """Return the number of rows, or raise the first fault, with the number of faults and what to do."""
     bad, first, number = 0, "", 0
     for place, fault in rows:
@@ -201,19 +199,20 @@ def _csv_rows(path: Path, kinds: dict[str, str]) -> Iterator[tuple[str, str]]:
     read: list[str] = []  # the lines of a row as they are in the file: its fields do not show where quotes are
     wanted = ", ".join(kinds) or "the columns with their types, as label=int"
     # A byte order mark is no part of the first name; bytes that are no UTF-8 are found in their row.
-    with _long_fields(), path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+    with path.open(newline="", encoding="utf-8-sig", errors="surrogateescape") as file:
+        csv_files.field_size_limit(sys.maxsize)  # in place of 128 kB: a photo in base64 is longer
         lines = csv_files.reader((read.append(line) or line for line in file), strict=True)
         try:
             head = next(lines, [])
-        except csv_files.Error as error:
-            raise ValueError(f"{path.name}, line 1: {error}; expected, with commas between them: {wanted}") from None
-        if not all(map(_is_utf8, head)):
-            raise ValueError(f"{path.name}, line 1 is not UTF-8; save the file as UTF-8")
-        _expect(list(kinds), head, f"{path.name} has", wanted)
-        read.clear()
-        try:
+            if not all(map(_is_utf8, head)):
+                raise ValueError(f"{path.name}, line 1 is not UTF-8; save the file as UTF-8")
+            _expect(list(kinds), head, f"{path.name} has", wanted)
+            read.clear()
             for row in lines:
-                yield f"line {lines.line_num}", _fault(row, kinds) or ("" if _ROW.fullmatch("".join(read)) else _QUOTE)
+                wrong = f"{len(row)} fields in place of {len(kinds)}" if len(row) != len(kinds) else ""
+                wrong = wrong or _misfit(dict(zip(kinds, map(_value, row, kinds.values()), strict=True)), kinds)
+                wrong = wrong or (_EMPTY if "" in row else "" if _ROW.fullmatch("".join(read)) else _QUOTE)
+                yield f"line {lines.line_num}", wrong
                 read.clear()
         except csv_files.Error as error:
             yield f"line {lines.line_num}", str(error)
@@ -233,10 +232,10 @@ def _query_rows(path: Path, query: str, timeout_s: float, kinds: dict[str, str])
         names = [name for name, *_ in answer.description or ()]
         wanted = ", ".join(kinds) or "a query that has some"
         _expect(list(kinds) or names or [""], names, f"{path.name} answers {query!r} with", wanted)
-        expected = list(kinds.values())
         for number, row in enumerate(answer, 1):
-            expected = expected or [type(value).__name__ for value in row]
-            yield f"row {number}", _wrong(row, names, expected)
+            values = dict(zip(names, row, strict=True))
+            kinds = kinds or {name: type(value).__name__ for name, value in values.items()}
+            yield f"row {number}", _misfit(values, kinds)
 
 
 def _expect(columns: list[str], found: list[str], has: str, wanted: str) -> None:
@@ -246,16 +245,6 @@ def _expect(columns: list[str], found: list[str], has: str, wanted: str) -> None
         raise ValueError(f"{has} {seen}; expected: {wanted}")
 
 
-@contextlib.contextmanager
-def _long_fields() -> Iterator[None]:
-    """Let fields be longer than the usual 128 kB, as a photo in base64 is."""
-    limit = csv_files.field_size_limit(sys.maxsize)
-    try:
-        yield
-    finally:
-        csv_files.field_size_limit(limit)
-
-
 def _file(path: str | os.PathLike[str]) -> Path:
     path = Path(path)
     if not path.is_file():
@@ -263,12 +252,10 @@ def _file(path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _kinds(columns: dict[str, type], allowed: Iterable[str]) -> dict[str, str]:
+def _kinds(columns: dict[str, type], *allowed: str) -> dict[str, str]:
     """Return the name of the type of each column, which must be one of those that are allowed."""
-    for name, kind in columns.items():
-        if not isinstance(kind, type):  # a type of TensorFlow, for example
-            raise ValueError(f"the type of column {name} is {kind!r}; allowed: {', '.join(allowed)}")
-    return {name: one_of(f"the type of column {name}", kind.__name__, allowed) for name, kind in columns.items()}
+    given = {name: kind.__name__ if isinstance(kind, type) else repr(kind) for name, kind in columns.items()}
+    return {name: one_of(f"the type of column {name}", kind, allowed) for name, kind in given.items()}
 
 
 def _is_utf8(text: str) -> bool:
@@ -291,51 +278,38 @@ def _no_text(line: bytes) -> str:
     return ""
 
 
-def _misfit(line: str, kinds: dict[str, str]) -> str:
+def _no_object(line: str, kinds: dict[str, str]) -> str:
     """Return what is wrong with a line of JSON, or nothing."""
-    line = line.rstrip("\r\n")
+    line, whole = line.strip(), "allowed: one whole object in each line"
     try:
         found = json.loads(line)
-    except json.JSONDecodeError as error:
-        message, left = error.msg.removesuffix(" at"), line.rstrip()[error.pos :]
-        half = not left.endswith("}") if message.startswith("Unterminated") else _HALF.fullmatch(left)
-        inside = half and line.lstrip().startswith("{") and message != "Extra data"
-        why = "ends inside an object" if inside else f"is no JSON ({message} at character {error.colno})"
-        return f"{line!r:.40} {why}; allowed: one whole object in each line"
     except (ValueError, RecursionError) as error:  # a number of more digits than Python reads, a deep nesting
-        return f"{line!r:.40} is no JSON ({str(error).partition(';')[0]}); allowed: one whole object in each line"
-    if not isinstance(found, dict):
-        return f"{line!r:.40} is no object; allowed: one whole object in each line"
+        if line.startswith("{") and not line.endswith(("}", ",")):
+            return f"{line!r:.40} ends inside an object; {whole}"
+        why = str(error).partition(";")[0]
+        if isinstance(error, json.JSONDecodeError):
+            why = f"{error.msg.removesuffix(' at')} at character {error.colno}"
+        return f"{line!r:.40} is no JSON ({why}); {whole}"
+    return _misfit(found, kinds) if isinstance(found, dict) else f"{line!r:.40} is no object; {whole}"
+
+
+def _value(field: str, kind: str) -> str | int | float:
+    """Return what a field of a CSV holds: a number where its form is that of one."""
+    if kind == "str" or not _NUMBERS[kind].fullmatch(field):
+        return field
+    number = Decimal(field)  # since Python makes no int of thousands of digits
+    return float(number) if kind == "float" else int(number) if -(2**63) <= number < 2**63 else field
+
+
+def _misfit(values: dict[str, object], kinds: dict[str, str]) -> str:
+    """Return which value is not of its kind, or nothing: of a row, an object or the answer to a query alike."""
     for name, kind in kinds.items():
-        words, types = _MEMBERS[kind]
-        if name not in found:
+        words, types = _KINDS.get(kind, ("no NULL", ()))
+        if name not in values:
             return f"{name} is not there; allowed: {words}"
-        value, most = found[name], _LARGEST.get(kind)
+        value, most = values[name], _LARGEST.get(kind)
         fits = isinstance(value, types) and isinstance(value, bool) == (kind == "bool")
-        if not fits or (most and not -most - 1 <= value <= most) or (kind == "str" and not _is_utf8(value)):
-            shown = repr(value) if isinstance(value, str) else json.dumps(value)
-            return f"{name} is {shown:.40}; allowed: {words}"
-    return ""
-
-
-def _fault(row: list[str], kinds: dict[str, str]) -> str:
-    """Return what is wrong with a row of a CSV, or nothing."""
-    if len(row) != len(kinds):
-        return f"{len(row)} fields in place of {len(kinds)}"
-    for (name, kind), field in zip(kinds.items(), row, strict=True):
-        words, form = _FIELDS[kind]
-        if not _is_utf8(field):
-            return f"{name} is {field.encode('utf-8', 'surrogateescape')!r:.40}; allowed: text in UTF-8"
-        # As a Decimal, since Python makes no int of thousands of digits.
-        if not form.fullmatch(field) or (kind == "int" and not -(2**63) <= Decimal(field) < 2**63):
-            return f"{name} is {field!r:.40}; allowed: {words}"
-    return ""
-
-
-def _wrong(row: tuple[object, ...], names: list[str], kinds: list[str]) -> str:
-    """Return what is wrong with a row of a query, or nothing."""
-    for name, kind, value in zip(names, kinds, row, strict=True):
-        words, types = _VALUES.get(kind, ("no NULL", ()))
-        if not isinstance(value, types):
+        fits = fits and (kind != "str" or _is_utf8(value))
+        if not fits or (most and not -most - 1 <= value <= most):
             return f"{name} is {'NULL' if value is None else f'{value!r:.40}'}; allowed: {words}"
     return ""

@@ -124,30 +124,10 @@ def two_epochs(numbers, seed=0):
 @settings(max_examples=30)
 def test_one_number_for_all_photos_is_found_however_small_it_is(number, sign):
     assert data.find(two_epochs([sign * number])) == ["frozen_numpy"]
-
-
-def test_photos_that_nobody_changed_did_not_all_get_the_same_number():
     assert data.find(two_epochs([0.0])) == []
 
 
-@pytest.mark.long
-def test_the_smallest_numbers_that_numpy_draws_are_found_in_the_pipeline_itself():
-    """Of a thousand seeds those whose first number lies next to 0: there the photos are hardly changed."""
-    first = {seed: abs(numpy.random.RandomState(seed).uniform(-0.2, 0.2)) for seed in range(1000)}
-    state = numpy.random.get_state()  # noqa: NPY002 - the pipeline draws from the global generator
-    try:
-        for seed in sorted(first, key=first.get)[:2]:
-            assert first[seed] < 0.001
-            numpy.random.seed(seed)  # noqa: NPY002
-            result = drill_of("frozen_numpy").fix(fault_of("frozen_numpy").pipeline)
-            assert "it is not fixed" in result.hint
-            assert fault_of("frozen_numpy").sign not in result.hint
-    finally:
-        numpy.random.set_state(state)  # noqa: NPY002
-
-
 @pytest.mark.sample(1)
-@pytest.mark.random
 @pytest.mark.random
 @pytest.mark.parametrize("count", [10, 40])
 def test_numbers_that_photos_share_are_counted_whatever_they_are(count):
@@ -355,27 +335,16 @@ def test_a_seed_is_always_the_same_drill_and_a_block_of_seeds_is_the_whole_pool(
         drawn = [drills.answer(seed).key for seed in range(block * count, (block + 1) * count)]
         assert sorted(drawn) == sorted(KEYS)
     assert repr(drills.draw(5)) == repr(drills.draw(5))
+    assert all(drills.answer(seed := drills.seed_of(key, 40)).key == key and seed >= 40 for key in KEYS)
     assert [drills.answer(s).key for s in range(count)] != [drills.answer(s).key for s in range(count, 2 * count)]
 
 
-@every
-def test_an_instructor_finds_a_seed_for_each_fault(key):
-    assert drills.answer(drills.seed_of(key)).key == key
-    assert drills.seed_of(key, start=40) >= 40
-
-
-@pytest.mark.parametrize("seed", [-1, 1.5, "7", True, None, 10**18 + 1])
+@pytest.mark.parametrize("seed", [-1, 1.5, "7", True, None, 10**18 + 1, pytest.param(10**5000, id="5,000 digits")])
 def test_a_seed_that_is_none_is_refused(seed):
-    with pytest.raises(ValueError, match="the seed of a drill is"):
+    with pytest.raises(ValueError, match=r"the seed of a drill is .* allowed: a whole number from 0 to"):
         drills.draw(seed)
     with pytest.raises(ValueError, match="there is no fault 'x'; there are: bgr"):
         drills.seed_of("x")
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_a_seed_too_long_to_be_printed_is_refused_in_the_same_sentence(sign):
-    with pytest.raises(ValueError, match=r"the seed of a drill is .* allowed: a whole number from 0 to"):
-        drills.draw(sign * 10**5000)
 
 
 @pytest.mark.parametrize("answer", [3.5, "x", 0, 99, True, [], object(), -1])
@@ -383,14 +352,6 @@ def test_no_diagnosis_makes_the_check_raise(answer):
     result = drills.draw(0).diagnose(answer)
     assert result.status == grading.FAILED
     assert result.hint
-
-
-def test_numpy_in_a_graph_was_tried():
-    def pipeline(case):
-        return case.photos.map(lambda path, label: (numpy.clip(tf.zeros([2]) + tf.random.uniform([]), 0, 1), label))
-
-    result = drills.draw(1).fix(pipeline)
-    assert (result.status, result.hint) == ("failed", "in a graph use functions of tf, not of NumPy")
 
 
 def test_what_was_not_tried_is_open():
@@ -407,6 +368,7 @@ def test_what_was_not_tried_is_open():
         (3, "the function itself"),
         (lambda: 1, "TypeError"),
         (lambda case: 1 / 0, "ZeroDivisionError"),
+        (lambda case: case.photos.map(lambda p, n: (numpy.clip(tf.random.uniform([2]), 0, 1), n)), "not of NumPy"),
         (lambda case: [1], "return a tf.data.Dataset"),
         (lambda case: tf.data.Dataset.range(9), "sources of case"),
         (lambda case: case.photos.batch(8).prefetch(2), "float32"),
@@ -425,45 +387,12 @@ def test_no_pipeline_makes_the_check_raise_or_pass(pipeline, word):
     assert re.search(word, result.hint), result
 
 
-def right(case, *, brighten=0.0, take=None, photos=None, seed=1):
-    """Return the healthy pipeline of most drills, with a slip of one's own."""
-
-    def load(path, label):
-        image = tf.image.convert_image_dtype(tf.io.decode_jpeg(case.read(path), channels=3), tf.float32)
-        return tf.clip_by_value(image + brighten, 0, 1), label
-
-    photos = (case.photos if photos is None else photos).take(take or case.size)
-    photos = photos.shuffle(case.size, seed=seed).repeat().map(load, num_parallel_calls=4)
-    return photos.batch(case.batch, drop_remainder=True).prefetch(tf.data.AUTOTUNE)
-
-
-@pytest.mark.long
-@pytest.mark.random
-def test_a_fix_of_ones_own_passes_if_its_data_are_right():
-    for key in ("no_prefetch", "early_prefetch", "one_by_one", "one_thread", "bgr", "huge_buffer", "gil"):
-        assert drill_of(key).fix(right).passed, key
-
-
-@pytest.mark.random
-@pytest.mark.random
-@pytest.mark.parametrize(
-    ("slip", "word"),
-    [({"brighten": 0.1}, "pixels"), ({"take": 16}, "comes 2 times")],
-)
-def test_a_fix_that_changes_the_data_fails(slip, word):
-    result = drill_of("no_prefetch").fix(lambda case: right(case, **slip))
-    assert word in result.hint, result
-
-
-def test_a_fix_that_trades_one_fault_for_another_is_told_so():
-    traded = drill_of("bgr").fix(lambda case: right(case).unbatch().batch(8, drop_remainder=True))
-    assert "now there is another" in traded.hint
-
-
-@every
-def test_a_drill_says_whether_its_work_is_to_be_done_once(key):
+def test_a_drill_says_what_its_check_asks_for():
     """A student who fixes a drill with a cache by leaving the cache out has to know that this is no fix."""
-    assert ("first epoch only" in drill_of(key).task) == (key in ("cached_names", "unfinished_cache"))
+    once = {key for key in KEYS if "first epoch only" in drill_of(key).task}
+    assert once == {"cached_names", "unfinished_cache"}
+    anew = {key for key in KEYS if "shuffled anew for each epoch" in drill_of(key).task}
+    assert anew == {fault.key for fault in drills.pool() if fault.ordered_anew}
 
 
 # -- fixes of one's own --------------------------------------------------------------------
@@ -499,13 +428,11 @@ def edited(key, *edits):
 
 
 RIGHT = {
-    "shuffle behind the cache": ("cached_names", of(f"case.photos{LOAD}.cache().shuffle(case.size, seed=1).repeat()")),
     "shuffle behind the cache, then shade": (
         "cached_augment",
         of(f"case.photos{LOAD}.cache().shuffle(32).repeat()", f".map({SHADE.format('[8, 1, 1, 1]')}).prefetch(2)"),
     ),
     "photos ready and batches ready": ("no_prefetch", of(f"{NAMES}.map(load, 2).prefetch(8)")),
-    "photos ready, two batches of them": ("early_prefetch", of(f"{NAMES}.map(load, 2).prefetch(16)", "")),
     "a long take behind repeat": (
         "unfinished_cache",
         of(f"case.photos{HALF}{LOAD}.cache().repeat()", ".take(1000).prefetch(2)"),
@@ -519,7 +446,6 @@ RIGHT = {
         of(f"{NAMES}.interleave({ONE}, cycle_length=8, num_parallel_calls=8, deterministic=False)"),
     ),
     "what is left comes first in the next epoch": ("remainder", of(f"{NAMES}{LOAD}")),
-    "read and decoded in batches of padding": ("one_by_one", of(f"{NAMES}{LOAD}").replace(".batch(", ".padded_batch(")),
     "map and batch in one": (
         "one_by_one",
         of(f"{NAMES}.apply(tf.data.experimental.map_and_batch(load, 8, num_parallel_calls=8, drop_remainder=True))")
@@ -527,28 +453,15 @@ RIGHT = {
     ),
     "as many threads as calls": (
         "one_thread", edited("one_thread", ("threads=1)", "threads=3)"), ("calls=8", "calls=3"))),
-    "a second cache behind the work": ("cached_names", of(f"case.photos.cache(){LOAD}.cache().repeat()")),
     "a snapshot on disk": (
         "cached_names", of(f"case.photos{LOAD}.snapshot(str(case._folder / 'kept')).repeat()")),
-    "a take of all behind the cache": (
-        "cached_names", of(f"case.photos{LOAD}.cache().take(case.size).repeat()")),
-    "a take of the half before and behind": (
-        "unfinished_cache", of(f"case.photos{HALF}{LOAD}.cache(){HALF}.repeat()")),
     "the half by a filter, and a take of more": (
         "unfinished_cache", of(f"case.photos{LOAD}.cache().filter(lambda i, l: l < 16).take(100).repeat()")),
-    "the half by a filter before the cache, and a take of more": (
-        "unfinished_cache",
-        of(f"case.photos.filter(lambda p, l: l < 16){LOAD}.cache().batch(4).unbatch().repeat().take(500)"),
-    ),
     "the half beside numbers of its length": (
         "unfinished_cache",
         of(f"tf.data.Dataset.zip((case.photos{HALF}{LOAD}.cache(), tf.data.Dataset.range(16)))"
            ".map(lambda x, n: x).repeat()"),
     ),
-    "images shuffled once, before the cache": (
-        "unfinished_cache", of(f"case.photos{HALF}{LOAD}.shuffle(16).cache().repeat()")),
-    "photos shuffled, and batches too": (
-        "shuffled_batches", of(f"case.photos.shuffle(case.size){LOAD}", ".shuffle(4).repeat().prefetch(2)")),
     "a shuffle of a batch": ("blurred_epochs", of(f"case.photos.shuffle(case.batch).repeat(){LOAD}")),
     "brightness of bytes": (
         "noise",
@@ -559,8 +472,6 @@ RIGHT = {
     "many calls": ("one_by_one", of(f"{NAMES}.map(load, num_parallel_calls=100)")),
     "divided in float": ("scaled_twice", edited("scaled_twice", (
         "tf.image.convert_image_dtype(image, tf.float32) / 255", "tf.cast(image, tf.float32) / 255"))),
-    "bytes made brighter by TensorFlow": ("overflow", edited("overflow", (
-        "tf.clip_by_value(image + 60, 0, 255)", "tf.image.adjust_brightness(image, 60 / 255)"))),
     "files of pixels": ("tiny_shards", edited("tiny_shards", ("case.crumbs", "case.flat"), (
         "tf.io.decode_jpeg(data, channels=3)", "tf.reshape(tf.io.decode_raw(data, tf.float32), [48, 64, 3])"))),
     "the least before the sum": ("overflow", edited("overflow", ("tf.clip_by_value(image + 60, 0, 255)",
@@ -580,14 +491,8 @@ RECORDS = "reads files of records"
 NOT, ANOTHER, SAME, PAST = "it is not fixed", "now there is another", "same order", "past the storage"
 INTER = "interleave(case.records, cycle_length=8, num_parallel_calls=8)"
 WRONG = {
+    "half of them twice": ("no_prefetch", of(f"case.photos.take(16).shuffle(16).repeat(){LOAD}"), "comes 2 times"),
     "prefetch of nothing": ("no_prefetch", of(f"{NAMES}.map(load, 2)", ".prefetch(0)"), NOT),
-    "prefetch beside": (
-        "no_prefetch",
-        edited("no_prefetch", ("    return batches", "    side = tf.data.Dataset.range(10**9).prefetch(2)\n"
-        "    batches = tf.data.Dataset.zip((batches, side)).map(lambda b, i: b)\n    return batches")),
-        NOT,
-    ),
-    "flat_map": ("one_by_one", of(f"{NAMES}.flat_map({ONE})"), NOT),
     "scan": ("one_by_one", of(f"{NAMES}.scan(tf.constant(0), lambda s, x: (s, load(*x)))"), NOT),
     "interleave on one thread": (
         "one_thread", of(f"{NAMES}.interleave({ONE}, cycle_length=8, num_parallel_calls=8)", threads=1), NOT),
@@ -606,23 +511,10 @@ WRONG = {
     "many buffers": ("huge_buffer", of(f"{NAMES}{LOAD}", ".prefetch(16)" * 12), NOT),
     "buffers of calls": (
         "huge_buffer", of(f"{NAMES}{LOAD}", ".map(lambda i, l: (i, l), num_parallel_calls=200).prefetch(2)"), NOT),
-    "AddN": (
-        "map_fn",
-        edited("map_fn", ("tf.map_fn(shade, images, fn_output_signature=tf.float32)", "tf.add_n([tf.pad(shade("
-        "images[i:i+1]), [[i, 7-i], [0, 0], [0, 0], [0, 0]]) for i in range(8)])")),
-        NOT,
-    ),
-    "padded, and one by one": ("map_fn", edited("map_fn", ("photos.batch(", "photos.padded_batch(")), NOT),
-    "buffers of a parallel batch": (
-        "huge_buffer", of(f"{NAMES}{LOAD}").replace("remainder=True)", "remainder=True, num_parallel_calls=200)"), NOT),
-    "buffers of photos in a map": ("huge_buffer", of(f"{NAMES}.map(load, num_parallel_calls=1600)"), NOT),
-    "buffers of padded batches": (
-        "huge_buffer", of(f"{NAMES}{LOAD}", ".prefetch(100)").replace(".batch(", ".padded_batch("), NOT),
     "buffers of an interleave": (
         "huge_buffer", of(f"{NAMES}.interleave({ONE}, cycle_length=1600, num_parallel_calls=8)"), NOT),
     "endless cache of images": ("cached_names", of(f"case.photos.repeat(){LOAD}.cache()"), ANOTHER),
     "no cache": ("cached_names", edited("cached_names", (".cache()", "")), "no cache keeps"),
-    "no cache of the half": ("unfinished_cache", edited("unfinished_cache", (".cache()", "")), "no cache keeps"),
     "take_while": ("unfinished_cache", edited("unfinished_cache", (HALF, ".take_while(lambda i, l: l < 16)")), NOT),
     "take behind a repeat that is repeated": (
         "unfinished_cache", of(f"case.photos{LOAD}.cache().repeat(){HALF}.repeat()"), NOT),
@@ -631,14 +523,8 @@ WRONG = {
         of(f"tf.data.Dataset.zip((tf.data.Dataset.range(16), case.photos{LOAD}.cache())).map(lambda n, x: x).repeat()"),
         NOT,
     ),
-    "take of batches": (
-        "unfinished_cache", of(f"case.photos{LOAD}.cache(){BATCH}.take(2).unbatch().repeat()"), NOT),
-    "take behind a filter": (
-        "unfinished_cache", of(f"case.photos{LOAD}.cache().filter(lambda i, l: l >= 0){HALF}.repeat()"), NOT),
     "endless cache": ("unfinished_cache", of(f"case.photos{HALF}{LOAD}.repeat().cache()"), NOT),
     "all instead of half": ("unfinished_cache", of(f"case.photos{LOAD}.cache().repeat()"), "0 to 31"),
-    "loose where nothing waits": (
-        "straggler", of(f"{NAMES}{LOAD}.map(lambda i, l: (i, l), num_parallel_calls=2, deterministic=False)"), NOT),
     "options that the map overrules": (
         "straggler",
         of(f"{NAMES}.map(load, num_parallel_calls=8, deterministic=True)").replace(
@@ -647,51 +533,16 @@ WRONG = {
     ),
     "loose and not shuffled": (
         "straggler", of("case.photos.repeat().map(load, num_parallel_calls=8, deterministic=False)"), "shuffles"),
-    "archive again and again": (
-        "single_file", edited("single_file", (f"{INTER}.repeat()", "repeat().interleave(case.records, 1)")), NOT),
     "archive past the storage": (
         "single_file", edited("single_file", (f"case.archive.{INTER}", "tf.data.TFRecordDataset(case.archive)")), PAST),
-    "shards again and again": (
-        "files_in_turn",
-        edited("files_in_turn", ("interleave(case.records, cycle_length=1).repeat()",
-        "repeat().interleave(case.records, cycle_length=1)")),
-        NOT,
-    ),
     "one call": ("files_in_turn", edited("files_in_turn", ("=1)", "=8, num_parallel_calls=1)")), NOT),
-    "shards past the storage": (
-        "files_in_turn",
-        edited("files_in_turn", ("case.shards.interleave(case.records, cycle_length=1)",
-        "tf.data.TFRecordDataset(case.shards)")),
-        PAST,
-    ),
     "photos instead of an archive": ("single_file", of(f"case.photos.repeat(){LOAD}"), RECORDS),
-    "photos instead of shards": ("files_in_turn", of(f"case.photos.repeat(){LOAD}"), RECORDS),
-    "photos instead of crumbs": ("tiny_shards", of(f"case.photos.repeat(){LOAD}"), RECORDS),
-    "crumbs again and again": (
-        "tiny_shards", edited("tiny_shards", (f"{INTER}.repeat()", f"repeat().{INTER}")), NOT),
-    "crumbs, uncounted": (
-        "tiny_shards", edited("tiny_shards", ("case.crumbs", "case.crumbs.filter(lambda p: True)")), NOT),
-    "zipped past the storage": (
-        "gzip",
-        edited("gzip", ("case.zipped.interleave(unpack, cycle_length=8, num_parallel_calls=8)",
-        "tf.data.TFRecordDataset(case.zipped, compression_type='GZIP', num_parallel_reads=8)")),
-        PAST,
-    ),
     "batches in one order": ("shuffled_batches", edited("shuffled_batches", (".shuffle(4, seed=1)", "")), "shuffles"),
     "a shuffle of one": ("shuffled_batches", of(f"case.photos.shuffle(1).repeat(){LOAD}"), SAME),
-    "one order for all epochs": (
-        "shuffled_batches", of(f"case.photos.shuffle(32, 1, reshuffle_each_iteration=False).repeat(){LOAD}"), SAME),
     "a shuffle of two": ("shuffled_batches", of(f"case.photos.shuffle(2).repeat(){LOAD}"), "a buffer of 2; allowed: 8"),
-    "epochs apart, and a shuffle of two": (
-        "blurred_epochs", of(f"case.photos.shuffle(2).repeat(){LOAD}"), "a buffer of 2; allowed: 8"),
-    "images in one order": ("shuffled_images", of(f"case.photos{LOAD}.repeat()"), "shuffles"),
-    "epochs in one order": ("blurred_epochs", of(f"case.photos.repeat(){LOAD}"), "shuffles"),
-    "labels in one order": ("strange_labels", of(f"case.photos.repeat(){LOAD}"), "shuffles"),
     "random numbers of two epochs": (
         "cached_augment",
         of(f"case.photos{LOAD}.repeat(2).map({SHADE.format([])}, num_parallel_calls=8).cache().repeat()"), NOT),
-    "random numbers without end": (
-        "cached_augment", of(f"case.photos{LOAD}.repeat().map({SHADE.format([])}, num_parallel_calls=8).cache()"), NOT),
     "eight frozen numbers": (
         "frozen_numpy",
         of(f"{NAMES}{LOAD}.enumerate().map(lambda i, x: (tf.clip_by_value(x[0] + {TABLE}[i % 8], 0, 1), x[1]))"),
@@ -710,8 +561,6 @@ WRONG = {
         "80 photos share",
     ),
     "batches of 6": ("remainder", edited("remainder", ("case.batch)", "6)")), "6 photos; expected 8"),
-    "batches of 12": ("remainder", edited("remainder", ("case.batch)", "12)")), "12 photos; expected 8"),
-    "batches of 4": ("remainder", edited("remainder", ("case.batch)", "4)")), "4 photos; expected 8"),
     "always the same left out": (
         "remainder", of(f"case.photos.take(32).shuffle(32).repeat(){LOAD}"), "the same 4 of 36"),
     "some twice": (
@@ -719,7 +568,6 @@ WRONG = {
         edited("remainder", ("photos.batch(case.batch)", "photos.concatenate(photos.take(4)).batch(case.batch)")),
         "come again",
     ),
-    "batches of 16": ("scaled_twice", of(f"{NAMES}{LOAD}").replace("case.batch", "16"), "16 photos; expected 8"),
     "two epochs only": ("scaled_twice", of(f"{NAMES}{LOAD}").replace("repeat()", "repeat(2)"), "ends after 64"),
     "divided by 256": (
         "scaled_twice", edited("scaled_twice", (
@@ -727,18 +575,10 @@ WRONG = {
     "seven bits": (
         "gil", edited("gil", ("tf.py_function(scale, [image], tf.float32)",
         "tf.cast(image // 2 * 2, tf.float32) / 255.")), "pixels of"),
-    "flipped": (
-        "no_prefetch", edited("no_prefetch", ("return tf.image.", "image = image[:, ::-1]\n        return tf.image."),
-        ("True)\n    return", "True).prefetch(2)\n    return")), "pixels of"),
-    "white": (
-        "no_prefetch",
-        edited("no_prefetch", ("return tf.image.", "image = tf.ones_like(image) * 255\n        return tf.image."),
-        ("True)\n    return", "True).prefetch(2)\n    return")), "pixels of"),
     "by its own maximum": (
         "scaled_twice",
         of(f"{NAMES}{LOAD}.map(lambda i, l: (i / tf.reduce_max(i), l), num_parallel_calls=2)"), "pixels"),
     "sick, and a pile": ("bgr", edited("bgr", ("prefetch(2)", "prefetch(100)")), NOT),
-    "dark, and a pile": ("scaled_twice", edited("scaled_twice", ("prefetch(2)", "prefetch(100)")), NOT),
     "brighter by 50": (
         "overflow", edited("overflow", ("clip_by_value(image + 60, 0, 255)", "minimum(image, 195) + 50")), "pixels"),
     "out of sight": (
@@ -773,33 +613,6 @@ def test_the_code_of_another_drill_as_it_is_does_not_tell_the_sign_of_its_fault(
     assert mine.fix(fault_of("straggler").pipeline).passed
 
 
-#: What a sign says of a fix that is half of one, or of none.
-SIGNS = {
-    "decoded one by one": (
-        "one_by_one",
-        of(f"{NAMES}.map(lambda p, l: (case.read(p), l), 8).map(lambda b, l: (tf.image.convert_image_dtype("
-           "tf.io.decode_jpeg(b, channels=3), tf.float32), l))"),
-        "reads or decodes follow each other",
-    ),
-    "three threads for eight calls": (
-        "one_thread", edited("one_thread", ("threads=1)", "threads=3)")), "more calls at once than there are threads"),
-}  # fmt: skip
-
-
-@pytest.mark.random
-@pytest.mark.parametrize("name", SIGNS)
-def test_a_sign_is_true_of_half_a_fix(name):
-    key, source, word = SIGNS[name]
-    drill = drill_of(key)
-    drill.diagnose(fault_of(key).diagnosis)
-    assert word in drill.fix(faults.build(source)).hint
-
-
-@every
-def test_a_drill_says_that_photos_are_to_be_shuffled_if_its_check_asks_for_that(key):
-    assert ("shuffled anew for each epoch" in drill_of(key).task) == fault_of(key).ordered_anew
-
-
 @pytest.mark.long
 def test_a_fix_that_never_delivers_is_stopped(monkeypatch):
     monkeypatch.setattr(data, "LONGEST_S", 0.5, raising=False)
@@ -812,13 +625,6 @@ def test_a_fix_that_never_delivers_is_stopped(monkeypatch):
     result = drill_of("bgr").fix(endless)
     assert result.status == grading.FAILED
     assert "no element comes out of your dataset within 0.5 s" in result.hint
-
-
-@pytest.mark.parametrize("loose", [True, False])
-def test_the_order_of_an_interleave_is_read_from_its_graph(loose):
-    files = tf.data.Dataset.range(8)
-    made = files.interleave(tf.data.Dataset.range, num_parallel_calls=2, deterministic=not loose).batch(2)
-    assert detectors.keeps_order(made) is not loose
 
 
 @pytest.mark.long

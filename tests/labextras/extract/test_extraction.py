@@ -51,11 +51,6 @@ def test_the_table_says_what_arrives_and_how_large_the_files_are(compared):
     assert "40 photos, medians of 3 rounds" in str(compared)
 
 
-def test_where_nobody_looks_one_round_is_enough(monkeypatch):
-    monkeypatch.setenv("LABKIT_FAST", "1")
-    assert len(extraction.compare({"one": source(range(3))}, {"one": []}).sources[0].cpu_us) == 1
-
-
 def test_sources_of_other_photos_are_not_compared():
     files = {"one": [], "other": []}
     for labels in (range(9), [0] * 10):
@@ -95,8 +90,3 @@ def test_a_source_that_has_no_end_or_no_photos_with_labels_is_refused(change, wo
     sources = {"good": source(range(3)), "other": change(source(range(3)))}
     with pytest.raises(ValueError, match=f"^other {words}.*"):
         extraction.compare(sources, {"good": [], "other": []}, rounds=1)
-
-
-def test_what_is_no_dataset_is_no_source():
-    with pytest.raises(TypeError, match=r"^one is a list; allowed: a tf\.data\.Dataset"):
-        extraction.compare({"one": [1]}, {"one": []})
