@@ -64,16 +64,12 @@ _PLACES = {
 _STORED = json.loads(Path(__file__).with_name("sliders.json").read_text(encoding="utf-8"))
 
 
-def controls(group: str) -> dict[str, Control]:
-    """Return the sliders of a group by name: ``sliders`` of the sheets, ``plan``, or ``fleet``."""
-    return {
-        name: Control(name, stored["label"], tuple(stored["values"]), stored.get("unit", ""))
-        for name, stored in _STORED[group].items()
-    }
-
-
-#: Every slider of the sheets by its name. Where it stands at the beginning, a sheet says.
-_SLIDERS = controls("sliders")
+#: Every slider by its name: ``sliders`` of the sheets, and those of ``plan`` and ``fleet``.
+CONTROLS = {
+    group: {name: Control(name, **(stored | {"values": tuple(stored["values"])})) for name, stored in sliders.items()}
+    for group, sliders in _STORED.items()
+    if group != "sheets"
+}
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,7 @@ class Sheet:
     @property
     def controls(self) -> tuple[Control, ...]:
         """The sliders in their order."""
-        return tuple(_SLIDERS[name] for name in self.opened)
+        return tuple(CONTROLS["sliders"][name] for name in self.opened)
 
     def position(self, label: str) -> Position:
         """Return what a button sets.

@@ -394,37 +394,6 @@ def test_the_planning_explorers_show_what_is_planned(make, planned, preset):
     assert panel.reply["pictures"].count("<figure") == 2
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["failure_hours", "price_per_hour", "worker_price_per_hour", "watts", "worker_watts"])
-def test_what_a_fleet_does_not_have_has_no_slider(name):
-    explorer = explorers.fleet(**{name: None})
-    assert name not in explorer.start
-    moved = explorer.answer(explorer.start | {"workers": 4})
-    assert (moved.setting.workers, getattr(moved.setting, name)) == (4, None)
-    panel = ExplorerPanel(explorer)
-    go(panel, explorer.positions["64 accelerators"])
-    assert panel.reply["words"].startswith("64 accelerators on 8 hosts")
-
-
-def test_a_fleet_without_a_preset_opens_at_the_defaults():
-    explorer = explorers.fleet(None)
-    assert str(explorer) == str(capacity.simulate())
-    assert {"price_per_hour", "failure_hours"}.isdisjoint(explorer.start)
-
-
-def test_a_fleet_that_is_opened_with_a_seed_keeps_it_when_a_slider_moves():
-    explorer = explorers.fleet("8 accelerators", seed=5, step_spread=0.1)
-    assert explorer.answer(explorer.start | {"workers": 4}).seed == 5
-
-
-@pytest.mark.long
-def test_a_position_in_which_no_epoch_ends_is_answered_with_words_and_pictures():
-    explorer = explorers.fleet("1,000 accelerators", failure_hours=10)
-    reply = explorer.reply(explorer.start)
-    assert "An epoch never ends: the job always fails before it reaches a checkpoint." in reply.words
-    assert reply.shown()["pictures"].count("<figure") == 2
-
-
 def test_a_picture_that_cannot_be_drawn_is_told_as_a_plan_that_is_none(monkeypatch):
     def refuses(self):
         raise ValueError("nothing can be drawn")
