@@ -57,7 +57,7 @@ class Explorer(Shown):
             If there is no such position or slider, or a value is out of range.
         """
         given = self.start | (self.sheet.position(position) if position is not None else {})
-        costs, knobs, note = self.sheet.build(given | self.checked(changes))
+        costs, knobs, note = self.sheet.model(given | self.checked(changes))
         return answer(self.sheet.title, costs, knobs, note)
 
     def checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
