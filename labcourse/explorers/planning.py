@@ -59,8 +59,6 @@ class ScaleExplorer(Shown):
         """Return the plan of the start as text."""
         return str(self.plan)
 
-    __repr__ = __str__
-
     def answer(self, position: Mapping[str, Any]) -> Any:
         """Return the plan of a position of the sliders.
 

@@ -6,6 +6,7 @@ has no threads. It ends with the notebook, and its children end with it, even if
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
@@ -23,9 +24,6 @@ from typing import Any, NamedTuple
 from labkit.common import processes
 from labkit.common.environment import importing
 from labkit.common.files import new_folder
-
-#: How a child ended whose parent has ended, too, so that the exit status is lost.
-UNKNOWN_END = "its parent was killed, too"
 
 #: What a connection raises whose other end is gone.
 GONE = (EOFError, OSError)
@@ -75,7 +73,7 @@ class ForkServer:
         with contextlib.suppress(*GONE), self._dialogue:
             status = self._asked("ended", child.pid)
             return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-        return UNKNOWN_END
+        return "its parent was killed, too"  # so the exit status is lost
 
     def _asked(self, *message: Any) -> Any:
         self._child.link.send(message)
@@ -117,6 +115,7 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, leave)
     link = processes.link_to_parent(signal.SIGTERM)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # where an import fails
     os.mkdir(folder, 0o700)  # not before: from here on, the end of the parent removes it
     tempfile.tempdir = folder  # of all servers, which may be killed while they record
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # input pipelines run on processors, and GPU memory is for training

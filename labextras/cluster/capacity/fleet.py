@@ -23,6 +23,9 @@ from labkit.views.picture import Picture
 #: The most workers of a fleet.
 MOST_WORKERS = 100_000
 
+#: An accelerator that is busy for this share of the time has enough workers.
+BUSY = 0.95
+
 #: Batches that pass through a simulation, all accelerators together, and the most steps of one.
 _BATCHES, _STEPS = 10_000, 60
 
@@ -312,23 +315,17 @@ class Simulated(Answer):
         """Return the same with another number of workers."""
         return replace(self, setting=replace(self.setting, workers=workers))
 
-    def enough(self, share: float = 0.95) -> int | None:
-        """Return how many workers keep accelerators as busy as `share` of what endless workers would; None if none do.
+    def enough(self) -> int | None:
+        """Return how many workers keep accelerators busy for 95 % of the time; None if none do.
 
         Where they are many, the answer may be a sixteenth above the fewest. More than 100,000 are none.
-
-        Raises
-        ------
-        ValueError
-            If `share` is not above 0 and at most 1.
         """
-        number("share", share, above=0, most=1)
         fewest = self.setting.fewest_workers
-        if self.setting.mb_s_into_host > self.setting.network_mb_s / share:
+        if self.setting.mb_s_into_host > self.setting.network_mb_s / BUSY:
             return None  # the links of the hosts are too slow for any number of workers
-        count = max(1, math.ceil(share * fewest))
+        count = max(1, math.ceil(BUSY * fewest))
         while count <= min(4 * fewest + 4, MOST_WORKERS):
-            if self.with_workers(count).busy >= share:
+            if self.with_workers(count).busy >= BUSY:
                 return count
             count += max(1, count // 16)
         return None
@@ -342,7 +339,7 @@ class Simulated(Answer):
     def advice(self) -> str:
         """What to change, in one sentence."""
         s = self.setting
-        if self.busy >= 0.95:
+        if self.busy >= BUSY:
             return "More workers would gain nothing: the accelerators are busy."
         reads = s.accelerators * s.rate * s.image_kb / 1e3 * (1 - s.cached)
         requests = reads / s.effective_request_mb
