@@ -7,11 +7,10 @@ import itertools
 import os
 import random
 import socket
+import stat
 import struct
 import sys
 from collections.abc import Collection
-
-import psutil
 
 # tcp(7): the struct tcp_info of a socket; ``tcpi_bytes_received`` is a u64 at byte 128 of it.
 _TCP_INFO, _BYTES_RECEIVED = 11, 128
@@ -31,13 +30,21 @@ def received(peers: Collection[tuple[str, int]]) -> dict[tuple[tuple[str, int], 
         Empty on systems other than Linux.
     """
     found: dict[tuple[tuple[str, int], int], int] = {}
-    for one in psutil.Process().net_connections("tcp") if sys.platform.startswith("linux") else ():
-        peer = (one.raddr.ip.removeprefix("::ffff:"), one.raddr.port) if one.raddr else None
-        if peer in peers:
-            # Another thread may close it at any time.
-            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(one.fd)) as connection:
-                info = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 256)
-                found[peer, one.laddr.port] = struct.unpack_from("Q", info, _BYTES_RECEIVED)[0]
+    if not sys.platform.startswith("linux"):
+        return found
+    for name in os.listdir("/proc/self/fd"):
+        # A descriptor may be closed by another thread at any time.
+        with contextlib.suppress(OSError):
+            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                continue
+            with socket.socket(fileno=os.dup(int(name))) as one:
+                if one.family not in (socket.AF_INET, socket.AF_INET6):
+                    continue
+                host, port = one.getpeername()[:2]
+                peer = host.removeprefix("::ffff:"), port
+                if peer in peers:
+                    info = one.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 256)
+                    found[peer, one.getsockname()[1]] = struct.unpack_from("Q", info, _BYTES_RECEIVED)[0]
     return found
 
 

@@ -109,12 +109,9 @@ class ClusterSession(Session):
         made = {worker.address: _produced(trace) for worker, trace in seen.items()}
         names = {worker.address: worker.name for worker in self.cluster.workers}
         workers = [_renamed(trace, worker.name, node) for worker, trace in seen.items()]
-        merged = Trace.merge(_on_the_wire(own, made, names), *workers)
         events = sum(trace.run.profiler.events for trace in (own, *seen.values()))
-        return merged.with_run(
-            profiler=replace(own.run.profiler, events=events, copied_bytes=received),
-            node_names={**own.run.node_names},
-        )
+        facts = replace(own.run.profiler, events=events, copied_bytes=received)
+        return Trace.merge(_on_the_wire(own, made, names), *workers).with_run(profiler=facts)
 
     def discard(self) -> None:
         """End the session in all processes without a trace."""
@@ -186,14 +183,8 @@ def _on_the_wire(own: Trace, made: dict[str, np.ndarray], names: dict[str, str])
         keep[rows] = False
         keep[rows[brings]] = True
         start[rows[brings]] = np.maximum(ready, start[rows[brings]])
-    order = np.lexsort((start - end, start))
-    order = order[keep[order]]
-    columns = (getattr(own, column)[order] for column in ("name", "thread", "step"))
-    name, thread, step = columns
-    return replace(
-        own, start_ns=start[order], duration_ns=(end - start)[order], name=name, thread=thread,
-        category=category[order], step=step, names=tuple(words),
-    )  # fmt: skip
+    changed = {"start_ns": start[keep], "duration_ns": (end - start)[keep], "category": category[keep]}
+    return replace(own.where(keep), **changed, names=tuple(words))
 
 
 def _in_order(ready: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -189,16 +189,17 @@ class Cluster:
         for consumer in list(self._consumers):
             consumer.end(self.over())
         self._ending.set()
-        if self._thread.ident is not None:
+        if self._thread.ident is None:
+            self._end()
+        else:
             self._thread.join()
-        if self._fork_server is not None:
-            apart(self._end)
         atexit.unregister(self.close)
 
     def _end(self) -> None:
         for server in self.servers:
             server.end()
-        self._fork_server.close()
+        if self._fork_server is not None:
+            self._fork_server.close()
 
     # -- what iterators and recordings need ------------------------------------------------
 
@@ -249,7 +250,10 @@ class Cluster:
         return {"port": int(self.address.rpartition(":")[2]), "worker_addresses": [*self._shares], **journal}
 
     def _look_after(self) -> None:
-        """Restart the servers that have died, if they may be, and end every wait that would have no end."""
+        """Restart the servers that have died, if they may be, end every wait that would have no end, and all at last.
+
+        No interrupt comes into this thread.
+        """
         while not self._ending.wait(LOOK_S):
             self.count()
             for server in self.servers if self.ours else ():
@@ -260,6 +264,7 @@ class Cluster:
             for consumer in list(self._consumers):
                 if (why := consumer.why_lost()) is not None:
                     consumer.end(why)
+        self._end()
 
 
 def data_service(workers: int | Sequence[str] = 2, restart: bool = True) -> Cluster:
