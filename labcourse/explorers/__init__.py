@@ -57,7 +57,7 @@ class Explorer(Shown):
             If there is no such position or slider, or a value is out of range.
         """
         given = self.start | (self.sheet.position(position) if position is not None else {})
-        costs, knobs, note = self.sheet.build(given | self.checked(changes))
+        costs, knobs, note = self.sheet.model(given | self.checked(changes))
         return answer(self.sheet.title, costs, knobs, note)
 
     def checked(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,8 +127,6 @@ class Explorer(Shown):
         ]
         return "\n".join(lines)
 
-    __repr__ = __str__
-
 
 def explore(name: str, trace: Trace | None = None, *, position: str | None = None, **start: Any) -> Explorer:
     """Return the explorer of a notebook.
@@ -157,15 +155,12 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
     the accelerator (G)
     """
     sheet = SHEETS[one_of("explorer", name, SHEETS)]
-    opened = sheet.opened | sheet.position(next(iter(sheet.positions)) if position is None else position)
+    opened = sheet.opened | next(iter(sheet.positions.values()))
     if trace is not None:
-        if not isinstance(trace, Trace):
-            raise TypeError(f"trace is a {type(trace).__name__}; allowed: the Trace that labkit.record returns")
         model = simulate.fit(trace)
-        # Three digits, as the sliders show them: what is read is what is simulated.
         found = sliders_of(model.costs, model.knobs)
-        known = {k: v for k, v in found.items() if k in opened}
-        measured = {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in known.items()}
-        opened |= measured | (sheet.position(position) if position is not None else {})
+        # Three digits, as the sliders show them: what is read is what is simulated.
+        opened |= {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in found.items() if k in opened}
+    opened |= sheet.position(position) if position is not None else {}
     # A machine that nobody has seen may be beyond the sliders: they are made to reach what was measured.
     return Explorer(sheet, opened | Explorer(sheet, opened).checked(start))

@@ -65,8 +65,7 @@ class Control:
         low, high = min(self.values), max(self.values)
         unit = f"({self.unit})" if self.unit and self.unit != "%" else ""
         if all(isinstance(v, int) for v in self.values):
-            exact = int(value) if isinstance(value, float) and value.is_integer() else value
-            return whole(self.name, exact, low, high, other=unit)
+            return whole(self.name, value, low, high, other=unit)
         return math.inf if value == high == math.inf else number(self.name, value, low, high, other=unit)
 
     def reaching(self, values: Iterable[Value]) -> Control:

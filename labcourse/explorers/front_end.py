@@ -103,6 +103,10 @@ class Shown:
         """Return what is shown for a position of all sliders."""
         raise NotImplementedError
 
+    def __repr__(self) -> str:
+        """Return the same text as `str`."""
+        return str(self)
+
     def words(self, position: Mapping[str, Any]) -> str:
         """Return a position in words: every slider that it sets, with its value and unit."""
         return "; ".join(f"{c.label}: {c.text(position[c.name])}" for c in self.controls if c.name in position)

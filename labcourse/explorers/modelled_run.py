@@ -25,8 +25,9 @@ class Ideal:
     fetch, prep, train : float
         F, P and G of DS-Analyzer (VLDB 2021, section 5.1): what storage and its readers deliver, what cores and map
         calls prepare, what the accelerators train. Infinite where the part takes no time.
-    prep_by : str
-        What limits the preparation: cores, calls, or the thread that makes batches.
+    limit : str
+        Which of the three is lowest, in words; the accelerator wins a tie. Of the preparation it says what limits that:
+        cores, calls, or the thread that makes batches.
     together : float
         A closer bound: less than the least of the three where the calls of a map open and read, too, so that fetch and
         preparation do not overlap, or share cores.
@@ -35,20 +36,13 @@ class Ideal:
     fetch: float
     prep: float
     train: float
-    prep_by: str
+    limit: str
     together: float
 
     @property
     def rate(self) -> float:
         """The bound min(F, P, G), images per second."""
         return min(self.fetch, self.prep, self.train)
-
-    @property
-    def limit(self) -> str:
-        """Which of the three is lowest, in words; the accelerator wins a tie."""
-        if self.train <= self.rate * (1 + 1e-9):
-            return "the accelerator (G)"
-        return f"preparation (P), its {self.prep_by}" if self.prep <= self.rate * (1 + 1e-9) else "fetch (F)"
 
 
 def ideal(costs: Costs, knobs: Knobs) -> Ideal:
@@ -68,8 +62,10 @@ def ideal(costs: Costs, knobs: Knobs) -> Ideal:
         prep |= {"calls": prepared["prep"], "one thread that makes batches": prepared["batching"]}
     by = min(prep, key=prep.__getitem__)
     every = simulate.limits(costs, knobs)
-    fetch = min(fetched[bound] for bound in ("storage", "fetch", "prep"))
-    return Ideal(fetch, prep[by], every["accelerator"], by, min(every.values()))
+    train, fetch = every["accelerator"], min(fetched[bound] for bound in ("storage", "fetch", "prep"))
+    parts = {"the accelerator (G)": train, f"preparation (P), its {by}": prep[by], "fetch (F)": fetch}
+    limit = next(name for name, rate in parts.items() if rate <= min(parts.values()) * (1 + 1e-9))
+    return Ideal(fetch, prep[by], train, limit, min(every.values()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,23 +17,16 @@ from labkit.common.numbers import one_of
 from labkit.simulate import Costs, Knobs, lognormal, stragglers
 
 Position = Mapping[str, Any]
-Build = Callable[[Position], tuple[Costs, Knobs, str]]
+#: From a position to the costs and knobs that a sheet adds to those of its sliders, and one sentence or "".
+Build = Callable[[Position], tuple[dict[str, Any], dict[str, Any], str]]
+#: Knobs that a slider of their name sets; a slider without a limit leaves its knob alone.
+_KNOBS = ("batch_size", "cores", "cycle_length", "prefetch", "bandwidth_mb_s", "image_kb", "accelerators")
 _RESIZE_MS = 0.5  # of a photo that is stored small, where a sheet does not vary it
 
 
 def _parts(work_ms: float) -> dict[str, float]:
     """Split map work as a photo's is split: mostly decode (a JPEG of 115 kB, tf.image)."""
     return {"decode": 0.55 * work_ms, "resize": 0.15 * work_ms, "augment": 0.3 * work_ms}
-
-
-def _costs(p: Position, **parts: Any) -> Costs:
-    """Return costs with the train step of a position, and a copy of its batch: 0.03 ms for an image."""
-    return Costs(batch=0.03 * p["batch_size"], train=p["train_ms"], **parts)
-
-
-def _limit(p: Position) -> float | None:
-    """Return the bandwidth of the storage; None for no limit."""
-    return None if math.isinf(p["bandwidth_mb_s"]) else p["bandwidth_mb_s"]
 
 
 def sliders_of(costs: Costs, knobs: Knobs) -> dict[str, Any]:
@@ -64,16 +57,12 @@ _PLACES = {
 _STORED = json.loads(Path(__file__).with_name("sliders.json").read_text(encoding="utf-8"))
 
 
-def controls(group: str) -> dict[str, Control]:
-    """Return the sliders of a group by name: ``sliders`` of the sheets, ``plan``, or ``fleet``."""
-    return {
-        name: Control(name, stored["label"], tuple(stored["values"]), stored.get("unit", ""))
-        for name, stored in _STORED[group].items()
-    }
-
-
-#: Every slider of the sheets by its name. Where it stands at the beginning, a sheet says.
-_SLIDERS = controls("sliders")
+#: Every slider by its name: ``sliders`` of the sheets, and those of ``plan`` and ``fleet``.
+CONTROLS = {
+    group: {name: Control(name, **(stored | {"values": tuple(stored["values"])})) for name, stored in sliders.items()}
+    for group, sliders in _STORED.items()
+    if group != "sheets"
+}
 
 
 @dataclass(frozen=True)
@@ -89,7 +78,8 @@ class Sheet:
     positions : dict of str to dict
         Buttons: the label, and what it sets. The first is where the explorer stands, and what it compares with.
     build : callable
-        Takes a position, a dict of control name to value, and returns costs, knobs and one sentence or "".
+        Takes a position, a dict of control name to value, and returns what it adds to the costs and knobs that sliders
+        state by their names, and one sentence or "".
     """
 
     name: str
@@ -102,7 +92,7 @@ class Sheet:
     @property
     def controls(self) -> tuple[Control, ...]:
         """The sliders in their order."""
-        return tuple(_SLIDERS[name] for name in self.opened)
+        return tuple(CONTROLS["sliders"][name] for name in self.opened)
 
     def position(self, label: str) -> Position:
         """Return what a button sets.
@@ -113,6 +103,14 @@ class Sheet:
             If there is no such button.
         """
         return self.positions[one_of("position", label, self.positions)]
+
+    def model(self, p: Position) -> tuple[Costs, Knobs, str]:
+        """Return costs, knobs and a sentence of a position; to copy an image into its batch takes 0.03 ms."""
+        costs, knobs, note = self.build(p)
+        stated = {"open": p.get("open_ms", 0.0), "read": p.get("read_ms", 0.0), "map": _parts(p.get("work_ms", 0.0))}
+        stated |= {"batch": 0.03 * p["batch_size"], "train": p["train_ms"]}
+        moved = {name: p[name] for name in _KNOBS if p.get(name, math.inf) < math.inf}
+        return Costs(**stated | costs), Knobs(**moved | knobs), note
 
 
 #: The explorers by the number of their notebook.
@@ -130,23 +128,17 @@ def _sheet(name: str) -> Callable[[Build], Build]:
 
 
 @_sheet("00")
-def _many(p: Position) -> tuple[Costs, Knobs, str]:
-    costs = Costs(open=0.2, read=0.3, map=_parts(p["work_ms"]), batch=0.5, copy=0.5, train=p["train_ms"])
-    knobs = Knobs(
-        p["batch_size"], cores=16, map_calls=p["threads"], prefetch=p["prefetch"], accelerators=p["accelerators"]
-    )
-    return costs, knobs, ""
+def _many(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
+    return {"open": 0.2, "read": 0.3, "batch": 0.5, "copy": 0.5}, {"cores": 16, "map_calls": p["threads"]}, ""
 
 
 @_sheet("01")
-def _naive(p: Position) -> tuple[Costs, Knobs, str]:
-    costs = _costs(p, open=p["open_ms"], read=p["read_ms"], map=_parts(p["work_ms"]))
-    image = p["open_ms"] + p["read_ms"] + p["work_ms"] + 0.03
-    busy = p["train_ms"] / (p["train_ms"] + image * p["batch_size"])
+def _naive(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
+    load, train = (p["open_ms"] + p["read_ms"] + p["work_ms"] + 0.03) * p["batch_size"], p["train_ms"]
     note = (
-        f"One after the other: {image * p['batch_size']:,.0f} ms load + {p['train_ms']:,.3g} ms train, busy {busy:.0%}."
+        f"One after the other: {load:,.0f} ms load + {train:,.3g} ms train, busy {100 * train / (train + load):.0f} %."
     )
-    return costs, Knobs(p["batch_size"], cores=2), note.replace("%.", " %.")
+    return {}, {"cores": 2}, note
 
 
 @lru_cache(maxsize=16)
@@ -156,38 +148,33 @@ def _varied(spread: float) -> np.ndarray:
 
 
 @_sheet("02")
-def _overlap(p: Position) -> tuple[Costs, Knobs, str]:
+def _overlap(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
     parts = {name: ms * _varied(p["spread"]) for name, ms in _parts(p["work_ms"]).items()}
-    costs = _costs(p, map=parts)
     load = (p["work_ms"] + 0.03) * p["batch_size"]
     bound = (load + p["train_ms"]) / max(load, p["train_ms"])
     note = f"Load {load:,.3g} ms, train {p['train_ms']:,.3g} ms: overlap gains at most {bound:.2f} times."
-    return costs, Knobs(p["batch_size"], cores=2, prefetch=p["prefetch"]), note
+    return {"map": parts}, {"cores": 2}, note
 
 
 @_sheet("03")
-def _interleaved(p: Position) -> tuple[Costs, Knobs, str]:
+def _interleaved(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
     wait, slow = p["latency_ms"], p["straggler"]
     late = wait and slow > 1
-    costs = _costs(p, open=stragglers(wait, wait * slow, 1 / 16) if late else wait, read=0.05, map=_parts(2.0))
-    knobs = Knobs(
-        p["batch_size"], cores=4, map_calls=p["threads"], cycle_length=p["cycle_length"], prefetch=1,
-        bandwidth_mb_s=_limit(p), image_kb=115,
-        deterministic=p["order"] == "in order",
-    )  # fmt: skip
+    costs = {"open": stragglers(wait, wait * slow, 1 / 16) if late else wait, "read": 0.05, "map": _parts(2.0)}
+    knobs = {"cores": 4, "map_calls": p["threads"], "prefetch": 1, "image_kb": 115}
+    knobs["deterministic"] = p["order"] == "in order"
     return costs, knobs, "One file in 16 is slow to open." if late else ""
 
 
 @_sheet("04")
-def _parallel(p: Position) -> tuple[Costs, Knobs, str]:
-    costs = _costs(p, open=0.1, read=0.1, map=_parts(p["work_ms"]))
-    knobs = Knobs(p["batch_size"], cores=p["cores"], map_calls=p["calls"], threads=p["calls"], prefetch=2)
+def _parallel(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
     per_s = p["batch_size"] / p["train_ms"] * 1e3
-    return costs, knobs, f"To train {per_s:,.0f} images/s takes {per_s * (p['work_ms'] + 0.03) / 1e3:,.3g} cores."
+    note = f"To train {per_s:,.0f} images/s takes {per_s * (p['work_ms'] + 0.03) / 1e3:,.3g} cores."
+    return {"open": 0.1, "read": 0.1}, {"map_calls": p["calls"], "threads": p["calls"], "prefetch": 2}, note
 
 
 @_sheet("05")
-def _cached(p: Position) -> tuple[Costs, Knobs, str]:
+def _cached(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
     spared, kb = _PLACES[p["place"]]
     hit = p["hit_share"] if spared else 0.0
 
@@ -196,31 +183,26 @@ def _cached(p: Position) -> tuple[Costs, Knobs, str]:
         return stragglers(0, ms, 1 - hit) if hit < 1 else 0.0
 
     parts = {n: missed(ms) if n in spared and hit else ms for n, ms in _parts(p["work_ms"]).items()}
-    costs = _costs(p, open=p["fetch_ms"], read=0.1, map=parts)
-    knobs = Knobs(p["batch_size"], cores=2, map_calls=2, prefetch=1, cache_hit=hit)
     note = f"A cache of this share takes {hit * kb:,.0f} MB for 1,000 images." if hit else ""
     if p["place"] == "after augment" and hit:
         note += " It also freezes the augmentation: every epoch sees the same draws."
-    return costs, knobs, note
+    costs = {"open": p["fetch_ms"], "read": 0.1, "map": parts}
+    return costs, {"cores": 2, "map_calls": 2, "prefetch": 1, "cache_hit": hit}, note
 
 
 @_sheet("06")
-def _vectorised(p: Position) -> tuple[Costs, Knobs, str]:
+def _vectorised(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
     call, work, size = p["overhead_us"] / 1e3, p["work_us"] / 1e3, p["batch_size"]
     copying = 0.002 * size
-    first = p["form"] == "batch, then map"
-    costs = (
-        Costs(batch=call + work * size + copying, train=p["train_ms"])
-        if first
-        else Costs(map={"call": call, "work": work}, batch=copying, train=p["train_ms"])
-    )
+    costs = {"map": {"call": call, "work": work}, "batch": copying}
+    if p["form"] == "batch, then map":
+        costs = {"map": 0.0, "batch": call + work * size + copying}
     gain = (call + work) / (call / size + work)
-    return costs, Knobs(size, cores=2, prefetch=1), f"Batching first gains at most {gain:.2f} times on the map."
+    return costs, {"cores": 2, "prefetch": 1}, f"Batching first gains at most {gain:.2f} times on the map."
 
 
 @_sheet("07")
-def _packed(p: Position) -> tuple[Costs, Knobs, str]:
-    costs = _costs(p, open=p["open_ms"], map={"decode": p["decode_ms"], "resize": _RESIZE_MS})
-    pool = {"cores": 2, "map_calls": 2, "cycle_length": 2, "prefetch": 1}
-    knobs = Knobs(p["batch_size"], **pool, bandwidth_mb_s=_limit(p), image_kb=p["image_kb"])
+def _packed(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
+    costs = {"map": {"decode": p["decode_ms"], "resize": _RESIZE_MS}}
+    knobs = {"cores": 2, "map_calls": 2, "cycle_length": 2, "prefetch": 1}
     return costs, knobs, f"A million images take {p['image_kb']:,.0f} GB."

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from labcourse.explorers.controls import Control
 from labcourse.explorers.front_end import Reply, Shown
-from labcourse.explorers.notebook_explorers import controls
+from labcourse.explorers.notebook_explorers import CONTROLS
 from labextras.cluster import capacity
 from labkit.views.picture import Picture
 
-_PLAN = controls("plan")
-_SHARED = (
-    "accelerators",
-    "hosts",
-    "accelerator",
-    "cpu_ms_per_image",
-    "storage_mb_s",
-    "storage_requests_s",
-    "network_mb_s",
-)
-_FLEET = (*(control for name, control in _PLAN.items() if name in _SHARED), *controls("fleet").values())
+_SHARED = "accelerators hosts accelerator cpu_ms_per_image storage_mb_s storage_requests_s network_mb_s".split()
 
 
 class ScaleExplorer(Shown):
@@ -32,7 +22,7 @@ class ScaleExplorer(Shown):
     Parameters
     ----------
     title, question : str
-    controls : tuple of Control
+    controls : iterable of Control
     make : callable
         From the name of a preset, or from settings, to a plan or a simulation.
     presets : iterable of str
@@ -41,12 +31,10 @@ class ScaleExplorer(Shown):
     """
 
     def __init__(
-        self, title: str, question: str, controls: tuple[Control, ...], make: Callable[..., Any],
+        self, title: str, question: str, controls: Iterable[Control], make: Callable[..., Any],
         presets: Iterable[str], plan: Any,
     ) -> None:  # fmt: skip
-        self.plan, self.make = plan, make
-        # A setting that is None, as the hours between failures without failures, has no position on a slider.
-        controls = tuple(control for control in controls if _settings(plan)[control.name] is not None)
+        self.plan, self.make, controls = plan, make, tuple(controls)
         self.known = {name: make(name) for name in presets}
 
         def position(plan: Any) -> dict[str, Any]:
@@ -70,8 +58,6 @@ class ScaleExplorer(Shown):
     def __str__(self) -> str:
         """Return the plan of the start as text."""
         return str(self.plan)
-
-    __repr__ = __str__
 
     def answer(self, position: Mapping[str, Any]) -> Any:
         """Return the plan of a position of the sliders.
@@ -116,13 +102,11 @@ def scale(preset: str | None = None, **changes: Any) -> ScaleExplorer:
     """
     question = "What feeds so many accelerators, what limits first, and what does the stall cost?"
     plan = capacity.plan(preset, **changes)
-    return ScaleExplorer("Plan on paper", question, tuple(_PLAN.values()), capacity.plan, capacity.PRESETS, plan)
+    return ScaleExplorer("Plan on paper", question, CONTROLS["plan"].values(), capacity.plan, capacity.PRESETS, plan)
 
 
 def fleet(preset: str | None = "8 accelerators", **changes: Any) -> ScaleExplorer:
     """Return the explorer of `labextras.cluster.capacity.simulate`, opened at its fleet of the same arguments.
-
-    A setting that is None in this fleet, as a price that is not stated, has no slider.
 
     Raises
     ------
@@ -130,6 +114,6 @@ def fleet(preset: str | None = "8 accelerators", **changes: Any) -> ScaleExplore
         If the preset or a field is unknown, or a value is out of range.
     """
     question = "How many workers feed so many accelerators, what does a failure cost, and what an epoch?"
+    controls = (*(CONTROLS["plan"][name] for name in _SHARED), *CONTROLS["fleet"].values())
     start = capacity.simulate(preset, **changes)
-    make = partial(capacity.simulate, seed=start.seed)
-    return ScaleExplorer("Scale out, simulated", question, _FLEET, make, capacity.FLEETS, start)
+    return ScaleExplorer("Scale out, simulated", question, controls, capacity.simulate, capacity.FLEETS, start)

@@ -67,7 +67,6 @@ class ClusterSession(Session):
         super().__init__()
         self.cluster, self.notes = cluster, []
         self._asked: list[ClusterServer] = []
-        self._refused: list[str] = []
         self.sampler = Sampler(tree=True)
         self._bytes: dict[str, int] = {}
         self._began = -math.inf
@@ -86,15 +85,10 @@ class ClusterSession(Session):
 
     def _begin(self) -> None:
         """Begin to watch, in workers first."""
-        self._asked, self._refused = [], []
         try:
             for worker in self.cluster.workers if self.cluster.ours else ():
                 self._asked.append(worker)  # before it answers: an interrupt does not recall what was asked
-                try:
-                    worker.ask("profile")
-                except ClusterError as error:
-                    self._asked.remove(worker)
-                    self._refused.append(f"What {worker.name} did is not seen: {error}.")
+                worker.ask("profile")
             super().start()
         except BaseException:
             self._end_workers()
@@ -109,18 +103,15 @@ class ClusterSession(Session):
         node = next((name for name in own.names if name.endswith(_NODE)), _ROOT + _NODE)
         lost = "{} died during the recording, and what it did is not seen."
         asked, seen = self._asked, self._end_workers()
-        self.notes = [lost.format(worker.name) for worker in asked if worker not in seen] + self._refused
+        self.notes = [lost.format(worker.name) for worker in asked if worker not in seen]
         if not self.cluster.ours:
             self.notes.append("What the workers did is not seen: this cluster was started by somebody else.")
         made = {worker.address: _produced(trace) for worker, trace in seen.items()}
         names = {worker.address: worker.name for worker in self.cluster.workers}
         workers = [_renamed(trace, worker.name, node) for worker, trace in seen.items()]
-        merged = Trace.merge(_on_the_wire(own, made, names), *workers)
         events = sum(trace.run.profiler.events for trace in (own, *seen.values()))
-        return merged.with_run(
-            profiler=replace(own.run.profiler, events=events, copied_bytes=received),
-            node_names={**own.run.node_names},
-        )
+        facts = replace(own.run.profiler, events=events, copied_bytes=received)
+        return Trace.merge(_on_the_wire(own, made, names), *workers).with_run(profiler=facts)
 
     def discard(self) -> None:
         """End the session in all processes without a trace."""
@@ -140,13 +131,8 @@ class ClusterSession(Session):
 
     def advice(self, trace: Trace) -> dict[str, str]:
         """Return what to change, by cause, where the network is what is waited for, with the bytes that came."""
-        came = sum(trace.run.profiler.copied_bytes.values())
-        size = f" {came / 1e6:.1f} MB came" * bool(came)
-        size += (
-            f", {came / trace.run.images / 1e3:.1f} kB for each image:"
-            if came and trace.run.images
-            else ":" * bool(came)
-        )
+        came, images = sum(trace.run.profiler.copied_bytes.values()), trace.run.images
+        size = f" {came / 1e6:.1f} MB came, {came / images / 1e3:.1f} kB for each image:" if came and images else ""
         return {
             "transfer": f"fewer bytes over the network.{size} uint8 is a quarter of float32, so cast on the consumer; "
             "and compression=None where values are photos, which it does not make smaller."
@@ -197,14 +183,8 @@ def _on_the_wire(own: Trace, made: dict[str, np.ndarray], names: dict[str, str])
         keep[rows] = False
         keep[rows[brings]] = True
         start[rows[brings]] = np.maximum(ready, start[rows[brings]])
-    order = np.lexsort((start - end, start))
-    order = order[keep[order]]
-    columns = (getattr(own, column)[order] for column in ("name", "thread", "step"))
-    name, thread, step = columns
-    return replace(
-        own, start_ns=start[order], duration_ns=(end - start)[order], name=name, thread=thread,
-        category=category[order], step=step, names=tuple(words),
-    )  # fmt: skip
+    changed = {"start_ns": start[keep], "duration_ns": (end - start)[keep], "category": category[keep]}
+    return replace(own.where(keep), **changed, names=tuple(words))
 
 
 def _in_order(ready: np.ndarray, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

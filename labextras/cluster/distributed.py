@@ -4,32 +4,29 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import pickle
 import sys
-import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from multiprocessing import Pipe, reduction
-from multiprocessing.connection import Connection, wait
-from typing import IO, Any
+from multiprocessing.connection import wait
+from typing import Any
 
 from labextras.cluster import cluster_network
 from labextras.cluster.elements import ClusterError
 from labextras.cluster.fork_server import GONE, Forked, ForkServer
-from labextras.cluster.program import Outcome, needs, pack
+from labextras.cluster.program import Outcome, pack
 from labextras.cluster.servers import Death
 from labkit.common.errors import error_text
 from labkit.common.numbers import number, whole
-from labkit.common.processes import apart
+from labkit.common.processes import NOTICED_S, apart
 from labkit.timeline.trace import Thread, Trace
 
 #: More processes than this are a mistake: each holds some 300 MB, and all of them share the cores of this machine.
 MOST_PROCESSES = 16
-
-#: Of what a process prints, the last so many bytes are shown.
-MOST_PRINTED = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -77,16 +74,13 @@ class DistributedRun:
 
 def _beside(trace: Trace, index: int) -> Trace:
     """Return a trace whose lanes have the name of their process; those of process 0 alone are a consumer's."""
-    name, kinds = f"process {index}", {"pipeline": "host"} if index else {}
-    if not index:
-        threads = [Thread(f"{name} · {thread.name}", thread.kind) for thread in trace.threads]
-        return replace(trace, threads=tuple(threads))
-    train, waits = (trace.select(category, kind="consumer") for category in ("train", "wait"))
-    threads = [Thread(f"{name} · {thread.name}", kinds.get(thread.kind, thread.kind)) for thread in trace.threads]
-    # Train steps and waits of another process get lanes of their own, so that they count for no step of this process.
-    threads += [Thread(f"{name} · accelerator", "device"), Thread(f"{name} · waits for a batch", "script")]
-    thread = trace.thread.copy()
-    thread[train], thread[waits] = len(threads) - 2, len(threads) - 1
+    name, kinds, thread = f"process {index}", {"pipeline": "host"} if index else {}, trace.thread.copy()
+    threads = [Thread(f"{name} · {one.name}", kinds.get(one.kind, one.kind)) for one in trace.threads]
+    if index:
+        # Train steps and waits of another process get lanes of their own, so that they count for no step of this one.
+        for category, lane, kind in (("train", "accelerator", "device"), ("wait", "waits for a batch", "script")):
+            thread[trace.select(category, kind="consumer")] = len(threads)
+            threads.append(Thread(f"{name} · {lane}", kind))
     return replace(trace, threads=tuple(threads), thread=thread)
 
 
@@ -95,8 +89,6 @@ class Processes:
 
     def __init__(self, count: int) -> None:
         self.count, self._closed = count, False
-        self._warned: list[str] = []
-        self._runs = threading.Lock()
         self._fork_server = ForkServer()
 
     def __enter__(self) -> Processes:
@@ -154,117 +146,70 @@ class Processes:
         timeout_s = number("timeout_s", timeout_s, above=0, most=1e6, unit="of seconds")
         if not callable(program):
             raise TypeError(f"program is {program!r:.60}; allowed: a function")
-        self._check_open()
-        name = getattr(program, "__name__", "program")
-        parts = [(f"argument {key!r} of {name}", value) for key, value in settings.items()]
-        try:
-            packed = pack((program, settings), itertools.chain(parts, needs(program), [(name, program)]))
-        except ClusterError as error:
-            raise ClusterError(
-                f"{str(error).rstrip('.')}. Let {name} make it inside: tensors, datasets and models belong to the "
-                "process that made them"
-            ) from error.__cause__
-        try:
-            job = {"program": packed, "folder": os.getcwd(), "path": sys.path}
-        except OSError as error:
-            raise ClusterError("the folder in which programs run is gone: choose another one with os.chdir") from error
-        if not self._runs.acquire(blocking=False):
-            raise ClusterError(
-                "these processes run another program: wait for its end, or begin others with processes()"
-            )
-        try:
-            return self._attempts(job, count, restarts, timeout_s)
-        finally:
-            self._runs.release()
-
-    def _check_open(self) -> None:
         if self._closed:
             raise ClusterError("these processes are closed; begin others with labextras.cluster.processes()")
-
-    def _attempts(self, job: dict[str, Any], count: int, restarts: int, timeout_s: float) -> DistributedRun:
+        name = getattr(program, "__name__", "program")
+        packed = pack((program, settings), f"{name}, with its arguments and what it uses,")
+        job = {"program": packed, "folder": os.getcwd(), "path": sys.path}
         deaths: list[Death] = []
         messages: list[str] = []
-        for attempt in range(restarts + 1):
-            outcomes, died, late = self._started(job | {"attempt": attempt}, count, timeout_s)
-            self._check_open()
+        for attempt in itertools.count():
+            outcomes, died, warned = self._attempt(job | {"attempt": attempt}, count, timeout_s)
             words = [f"process {n} said: {o.result}" for n, o in sorted(outcomes.items()) if not o.done]
+            late = sorted({*range(count)} - {*outcomes, *died})
             words += [f"process {n} had not ended {timeout_s:g} s later, and was ended" for n in late]
-            deaths += died
-            messages += words if died else []
             if not died and not words:
                 return DistributedRun([_read(index, outcomes[index]) for index in range(count)], deaths, messages)
             if not died or attempt == restarts:
-                for line in self._warned:  # where a restart helps, nobody misses them
-                    print(line)
-                raise ClusterError("; ".join([*map(str, died), *words]))
-        raise AssertionError("the last attempt returns or raises")
+                print("".join(warned), end="")  # where a restart helps, nobody misses them
+                raise ClusterError("; ".join([*map(str, died.values()), *words]))
+            deaths += died.values()
+            messages += words
 
-    def _started(self, *job: Any) -> tuple[dict[int, Outcome], list[Death], list[int]]:
-        """Do `_once` in a thread of its own: an interrupt ends the run, and cuts no dialogue with the fork server."""
-        printed: list[str] = []  # printed here, for a notebook shows what another thread prints below another cell
-        stopped, stop = Pipe(duplex=False)
-        with stopped, stop:
-            try:
-                return apart(self._once, *job, stopped, printed, hurry=stop.close)
-            finally:
-                for line in printed:
-                    print(line)
+    def _attempt(
+        self, job: dict[str, Any], count: int, timeout_s: float
+    ) -> tuple[dict[int, Outcome], dict[int, Death], list[str]]:
+        """Start all processes, wait, and end them; return outcomes, deaths, and warnings and errors of the dead.
 
-    def _once(
-        self, job: dict[str, Any], count: int, timeout_s: float, stopped: Connection, printed: list[str]
-    ) -> tuple[dict[int, Outcome], list[Death], list[int]]:
-        """Start all processes; return the reported outcomes, the processes that died, and those that were ended.
-
-        All are ended when the other end of `stopped` is closed. `printed` takes what they print, and `_warned` the
-        warnings and errors of those who died.
+        The dialogues with the fork server have threads of their own: an interrupt ends the wait, and cuts none of them.
         """
-        self._warned = []
         addresses = [f"localhost:{port}" for port in cluster_network.free_ports(count)]
-        forked: dict[int, Forked] = {}
-        logs: dict[int, list[IO[bytes]]] = {}
+        logs = [[f"{self._fork_server.folder}/{uuid.uuid4()}" for _ in range(2)] for _ in range(count)]
+        forked: list[Forked] = []
+
+        def fork() -> None:
+            for number, (printed, warned) in enumerate(logs):
+                own = {"addresses": addresses, "number": number, "printed": printed, "warned": warned}
+                forked.append(self._fork_server.fork("program", job | own))
+
         outcomes: dict[int, Outcome] = {}
-        died: dict[int, float] = {}
+        died: dict[int, Death] = {}
         try:
-            for index in range(count):
-                forked[index] = self._fork_server.fork("program", job | {"addresses": addresses, "number": index})
-            for index, one in forked.items():
-                with contextlib.suppress(*GONE, RuntimeError):  # it has died already
-                    for _ in range(2):
-                        logs.setdefault(index, []).append(open(reduction.recv_handle(one.connection), "rb"))
-            waiting, deadline = dict(forked), None
-            while waiting:
-                left = None if deadline is None else max(0.0, deadline - time.monotonic())
-                ready = wait([stopped, *(one.connection for one in waiting.values())], left)
-                if not ready or stopped in ready:
-                    break
-                for index in [n for n, one in waiting.items() if one.connection in ready]:
+            apart(fork)
+            waiting, deadline = {one.connection: n for n, one in enumerate(forked)}, math.inf
+            while waiting and time.monotonic() < deadline:
+                for link in wait(list(waiting), NOTICED_S):
+                    number = waiting.pop(link)
                     try:
-                        outcomes[index] = waiting.pop(index).connection.recv()
+                        outcomes[number] = link.recv()
                     except GONE:
-                        died[index] = time.time()
-                deadline = deadline or time.monotonic() + timeout_s
+                        died[number] = Death(f"process {number}", addresses[number], time.time(), "")
+                    deadline = min(deadline, time.monotonic() + timeout_s)
         except OSError as error:
             raise ClusterError(f"a process cannot start: {error.strerror or error}") from error
         finally:
-            ends = {index: self._fork_server.end(one) for index, one in forked.items()}
-            for index, files in logs.items():
-                lines = [_lines(index, log) for log in files]
-                printed += lines[0]
-                if index in died:
-                    self._warned += itertools.chain(*lines[1:])
-        deaths = [Death(f"process {index}", addresses[index], at_s, ends[index]) for index, at_s in died.items()]
-        return outcomes, deaths, sorted(waiting)
+            ends = apart(lambda: [self._fork_server.end(one) for one in forked])
+            for number, (printed, _) in enumerate(logs):
+                print("".join(_lines(number, printed)), end="")
+        died = {n: death._replace(how=ends[n]) for n, death in died.items()}
+        return outcomes, died, [line for n in died for line in _lines(n, logs[n][1])]
 
 
-def _lines(index: int, log: IO[bytes]) -> list[str]:
-    """Return the lines that a process printed, and close its file."""
-    with log:
-        size = log.seek(0, os.SEEK_END)
-        log.seek(max(0, size - MOST_PRINTED))
-        lines = log.read().decode(errors="replace").splitlines()
-    if size > MOST_PRINTED:
-        lines.insert(0, f"(the last {MOST_PRINTED:,} of {size:,} bytes)")
-    return [f"process {index}: {line}" for line in lines]
+def _lines(number: int, log: str) -> list[str]:
+    """Return the lines that a process printed; none where it died before it could print."""
+    with contextlib.suppress(FileNotFoundError), open(log, errors="replace") as file:
+        return [f"process {number}: {line}\n" for line in file.read().splitlines()]
+    return []
 
 
 def _read(index: int, outcome: Outcome) -> Any:

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Sequence
-from concurrent import futures
 from typing import Any
 
-from labextras.cluster import cluster_network
 from labkit.common.errors import error_text
 from labkit.common.numbers import number
-from labkit.common.processes import NOTICED_S
 from labkit.pipelines.structure import check_dataset
 from labkit.recording.tfdata.driver import RecordingError
 
-#: Where a server came back, or is only stopped, and no element has come: so many times the silence that is allowed.
+#: Where a server came back, and no element has come: so many times the silence that is allowed.
 SILENCES = 6
-
-#: How long a server may take to answer, in seconds, before it counts as stopped.
-ANSWER_S = 5.0
 
 
 class ClusterError(RecordingError):
@@ -39,7 +31,6 @@ class Elements:
         self._iterator: Any = None
         self._manager = CancellationManager()
         self._since: float | None = None
-        self._ask_s = 0.0
         self._began_s = time.time()
         self._verdict: str | None = None
         cluster.watch(self)
@@ -52,10 +43,12 @@ class Elements:
         """Return the next element; ClusterError where none can come."""
         if self._verdict is not None:
             raise ClusterError(self._verdict)
-        self._since, self._ask_s = time.monotonic(), SILENCES * self.silence_s
+        if self._iterator is None:
+            self._cluster.check_answers()  # where nobody answers, it would begin for ever, and nothing can cancel that
+        self._since = time.monotonic()
         try:
             if self._iterator is None:
-                self._iterator = self._begin()
+                self._iterator = iter(self._dataset)
             return _take(self._iterator, self._manager)
         except StopIteration:
             self._cluster.count()
@@ -64,22 +57,6 @@ class Elements:
             raise ClusterError(self._verdict or self._cluster.over() or why(error)) from error
         finally:
             self._since = None
-
-    def _begin(self) -> Any:
-        """Return an iterator of the dataset, made in a thread of its own: nothing can cancel that."""
-        begun: futures.Future[Any] = futures.Future()
-
-        def begin() -> None:
-            try:
-                begun.set_result(iter(self._dataset))
-            except BaseException as error:
-                begun.set_exception(error)
-
-        threading.Thread(target=begin, name="labkit begins an epoch", daemon=True).start()
-        while not futures.wait([begun], NOTICED_S).done:
-            if self._verdict is not None:
-                raise ClusterError(self._verdict)
-        return begun.result()
 
     def end(self, verdict: str) -> None:
         """End a wait, from another thread: it raises ClusterError with this sentence."""
@@ -91,32 +68,17 @@ class Elements:
         self._cluster.count()
         self._iterator = None
 
-    def why_lost(self, servers: Sequence[Any], deaths: Sequence[Any]) -> str | None:
-        """Return why no element will come, or None while one may.
-
-        Parameters
-        ----------
-        servers : sequence of ClusterServer
-            All; whether one of them lives is asked only after a silence.
-        deaths : sequence of Death
-            All so far.
-        """
+    def why_lost(self) -> str | None:
+        """Return why no element will come, or None while one may; a server is asked for only after a silence."""
         since = self._since
         if since is None or self._verdict is not None or (silent := time.monotonic() - since) < self.silence_s:
             return None
-        mine = [one for one in deaths if one.at_s >= self._began_s]
-        if dead := [one for one in servers if not one.alive]:
+        mine = [one for one in self._cluster.deaths if one.at_s >= self._began_s]
+        if dead := [one for one in self._cluster.servers if not one.alive]:
             reasons = [str(one.deaths[-1]) if one.deaths else f"{one.name} ({one.address}) is dead" for one in dead]
             return f"no element for {silent:.1f} s: {'; '.join(reasons)}, and does not come back"
         if mine and silent >= SILENCES * self.silence_s:
             return f"no element for {silent:.1f} s, since {mine[-1]}; it came back, and the job did not"
-        if silent >= self._ask_s:  # all live, so it is a long work, or one of them is stopped
-            self._ask_s = silent + self.silence_s
-            mute = [
-                f"{one.name} ({one.address})" for one in servers if not cluster_network.answers(one.address, ANSWER_S)
-            ]
-            if mute and self._since == since:  # no element has come meanwhile
-                return f"no element for {silent:.1f} s: {', '.join(mute)} runs, and does not answer: it is stopped"
         return None
 
 

@@ -6,10 +6,10 @@ has no threads. It ends with the notebook, and its children end with it, even if
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import os
-import re
 import shutil
 import signal
 import socket
@@ -19,20 +19,11 @@ import threading
 import traceback
 from multiprocessing import reduction
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from labkit.common import processes
 from labkit.common.environment import importing
-
-#: Patterns of the lines of a log that explain an error. The second pattern, reasons of the system, is the better one.
-_ERRORS = (
-    r"(?i)error|fail|terminate",
-    r"(?i)memory|temporarily unavailable|cannot allocate|failed to map|bad_alloc|no space|permission|too many",
-)
-
-#: How a child ended whose parent has ended, too, so that the exit status is lost.
-UNKNOWN_END = "its parent was killed, too"
+from labkit.common.files import new_folder
 
 #: What a connection raises whose other end is gone.
 GONE = (EOFError, OSError)
@@ -48,15 +39,15 @@ class Forked(NamedTuple):
 class ForkServer:
     """The parent's end of the process that is forked.
 
-    Parameters
+    Attributes
     ----------
-    folder : path, optional
+    folder : Path
         The fork server makes it, and removes it when its parent has ended, in whatever way.
     """
 
-    def __init__(self, folder: Path | None = None) -> None:
-        self._folder = folder
-        self._child = processes.Child(__name__, str(folder or ""), polite_s=5)
+    def __init__(self) -> None:
+        self.folder = new_folder("cluster")
+        self._child = processes.Child(__name__, str(self.folder), polite_s=5)
         self._dialogue = threading.Lock()
 
     def fork(self, role: str, settings: dict[str, Any]) -> Forked:
@@ -72,7 +63,7 @@ class ForkServer:
                 if isinstance(pid := self._asked(role, settings), int):
                     return Forked(pid, Connection(reduction.recv_handle(self._child.link)))
         except GONE:
-            raise OSError(f"the process that starts servers is gone; it said: {self.error_line()}") from None
+            raise OSError(f"the process that starts servers is gone; it said: {self.last_line()}") from None
         raise pid
 
     def end(self, child: Forked) -> str:
@@ -82,29 +73,23 @@ class ForkServer:
         with contextlib.suppress(*GONE), self._dialogue:
             status = self._asked("ended", child.pid)
             return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-        return UNKNOWN_END
+        return "its parent was killed, too"  # so the exit status is lost
 
     def _asked(self, *message: Any) -> Any:
         self._child.link.send(message)
         return self._child.link.recv()
 
-    def error_line(self) -> str:
-        """Return the line that explains an error best, from the last output of the fork server and its children."""
+    def last_line(self) -> str:
+        """Return the last line that the fork server or one of its children has printed."""
         log = self._child.log
-        if log.closed:
-            return "nothing"
         log.seek(max(0, log.seek(0, os.SEEK_END) - 4_000))
-        lines = [line for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-        for pattern in _ERRORS:
-            lines = [line for line in lines if re.search(pattern, line)] or lines
-        return re.sub(r"^[EF]\d{4} \S+ +\d+ \S+\] ", "", lines[-1])[:300] if lines else "nothing"
+        return log.read().decode(errors="replace").strip().rpartition("\n")[2][:300] or "nothing"
 
     def close(self) -> None:
         """End the fork server, and with it all children and its folder."""
         with self._dialogue:
             self._child.end()
-        if self._folder is not None:  # where it has ended before it was told to
-            shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)  # where it has ended before it was told to
 
 
 def kill_group(child: int) -> None:
@@ -125,15 +110,14 @@ def main() -> None:
     def leave(*_: object) -> None:
         for child in children:
             kill_group(child)
-        if folder:
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
     signal.signal(signal.SIGTERM, leave)
     link = processes.link_to_parent(signal.SIGTERM)
-    if folder:
-        os.mkdir(folder, 0o700)  # not before: from here on, the end of the parent removes it
-        tempfile.tempdir = folder  # of all children, which may be killed while they record
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)  # where an import fails
+    os.mkdir(folder, 0o700)  # not before: from here on, the end of the parent removes it
+    tempfile.tempdir = folder  # of all servers, which may be killed while they record
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # input pipelines run on processors, and GPU memory is for training
     with importing():  # here, once, for all children: no search for garbage writes to the pages that they share
         for name in ("tensorflow", "labkit.recording.tfdata.driver", "labextras.cluster.program"):

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import json
 import os
 import pickle
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterable, Iterator
-from multiprocessing import reduction
 from multiprocessing.connection import Connection
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from labextras.cluster.elements import ClusterError
 from labkit.common.errors import error_text
@@ -42,48 +39,17 @@ class Outcome(NamedTuple):
     result: Any
 
 
-def pack(value: Any, parts: Iterable[tuple[str, Any]]) -> bytes:
-    """Return an object as bytes for another process.
-
-    Parameters
-    ----------
-    value : object
-    parts : iterable of (name, object)
-        What it consists of, to say which of them it is that cannot be sent.
-
-    Raises
-    ------
-    ClusterError
-        If it cannot be sent.
-    """
+def pack(value: Any, what: str) -> bytes:
+    """Return an object as bytes for another process; ClusterError, which says `what` it is, if it cannot be sent."""
     import cloudpickle
 
     try:
         return cloudpickle.dumps(value, 5)
     except Exception as error:  # whatever an object says that cannot be pickled
-        for name, part in parts:
-            try:
-                cloudpickle.dumps(part, 5)
-            except Exception as own:
-                raise ClusterError(f"{name} cannot be sent to another process: {error_text(own)[:200]}") from error
-        raise ClusterError(f"it cannot be sent to another process: {error_text(error)[:200]}") from error
-
-
-def needs(program: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a function needs of the notebook around it, by name."""
-    with contextlib.suppress(TypeError, ValueError):  # an object that can be called; a name without a value as yet
-        found = inspect.getclosurevars(program)
-        for name, value in {**found.globals, **found.nonlocals}.items():
-            yield f"{name}, which {program.__name__} uses,", value
-
-
-def _returned(result: Any) -> Iterator[tuple[str, Any]]:
-    """Yield what a program returned, one by one where there are several."""
-    if isinstance(result, dict):
-        yield from ((f"what it returned as {name!r:.60}", value) for name, value in result.items())
-    elif isinstance(result, (list, tuple)):
-        yield from ((f"item {number} of what it returned", value) for number, value in enumerate(result))
-    yield "what it returned", result
+        raise ClusterError(
+            f"{what} cannot be sent to another process: {error_text(error)[:200].rstrip('.')}. Tensors, datasets and "
+            "models belong to the process that made them: make them there"
+        ) from error
 
 
 def run(job: dict[str, Any], connection: Connection) -> None:
@@ -94,15 +60,14 @@ def run(job: dict[str, Any], connection: Connection) -> None:
     job : dict
         ``program``, the function and its settings, as `pack` packs them; ``folder`` and ``path``, where the notebook
         is, and where it finds modules; ``addresses``, the ``host:port`` of each process, in their order; ``number`` and
-        ``attempt`` as in `Member`.
+        ``attempt`` as in `Member`; ``printed`` and ``warned``, files for what it prints, and for warnings and errors.
     connection : Connection
-        Takes the files of all that is printed, and of all warnings and errors, which are there whatever becomes of
-        this process, and an `Outcome`.
+        Takes an `Outcome`.
     """
-    for descriptor in (1, 2):  # of C++, and of processes that the program starts, too
-        with _log() as log:
+    for descriptor, file in ((1, job["printed"]), (2, job["warned"])):  # of C++, and of what the program starts, too
+        with open(file, "wb") as log:
             os.dup2(log.fileno(), descriptor)
-            reduction.send_handle(connection, log.fileno(), os.getppid())
+    tempfile.tempdir = None  # what a program makes is not to end with this process
     os.register_at_fork(after_in_child=connection.close)  # its end is that of this process, not of one forked from it
     addresses, number = job["addresses"], job["number"]
     if len(addresses) > 1:  # how tf.distribute learns who belongs together
@@ -114,7 +79,7 @@ def run(job: dict[str, Any], connection: Connection) -> None:
         sys.path[:] = job["path"]
         program, settings = pickle.loads(job["program"])
         result = program(Member(number, len(addresses), job["attempt"]), **settings)
-        outcome = Outcome(True, pack(result, _returned(result)))
+        outcome = Outcome(True, pack(result, "what it returned"))
     except ClusterError as error:
         outcome = Outcome(False, str(error))
     except BaseException as error:  # whatever a reader's program raises: the parent says it
@@ -122,14 +87,6 @@ def run(job: dict[str, Any], connection: Connection) -> None:
     with contextlib.suppress(EOFError, OSError):
         connection.send(outcome)
         connection.recv()
-
-
-def _log() -> IO[bytes]:
-    """Return a file for what is printed; where no disk has room for one, what is printed is lost."""
-    try:
-        return tempfile.TemporaryFile()
-    except OSError:
-        return open(os.devnull, "r+b")
 
 
 def _where(error: BaseException, program: Any) -> str:

@@ -23,12 +23,15 @@ def serve(role: str, settings: dict[str, Any], connection: Connection) -> None:
         the start. Commands are ``profile``, which starts TensorFlow's profiler, and ``profiled``, which stops it; the
         answer is the `labkit.timeline.trace.Trace` of what it saw.
     """
+    from tensorflow.data.experimental import service
+
     from labkit.recording.tfdata.driver import Session
 
-    session = None
+    dispatcher, session = (service.DispatchServer, service.DispatcherConfig), None
+    make, config = dispatcher if role == "dispatcher" else (service.WorkerServer, service.WorkerConfig)
     with contextlib.suppress(EOFError, OSError):
         try:
-            server = _start(role, settings)  # noqa: F841  it serves as long as the name refers to it
+            server = make(config(**settings))  # noqa: F841  it serves as long as the name refers to it
         except Exception as error:  # whatever TensorFlow raises: the parent says it
             connection.send((False, error_text(error)[:300]))
             return
@@ -45,11 +48,3 @@ def serve(role: str, settings: dict[str, Any], connection: Connection) -> None:
                 connection.send((True, answer))
             except Exception as error:
                 connection.send((False, error_text(error)[:300]))
-
-
-def _start(role: str, settings: dict[str, Any]) -> Any:
-    from tensorflow.data.experimental import service
-
-    if role == "dispatcher":
-        return service.DispatchServer(service.DispatcherConfig(**settings))
-    return service.WorkerServer(service.WorkerConfig(**settings))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import threading
@@ -15,11 +14,11 @@ from labextras.cluster.elements import ClusterError
 from labextras.cluster.fork_server import GONE, Forked, ForkServer
 from labkit.common.processes import apart
 
-#: A child that dies so often in a row, each time within so many seconds of its start, stays dead.
-DEATHS, EARLY_DEATH_S = 5, 1.0
+#: A server that cannot start so many times in a row stays dead.
+MOST_STARTS = 5
 
 #: Longest time for a start, and for an answer to a command, in seconds.
-START_S, ANSWER_S = 120.0, 60.0
+ANSWER_S = 120.0
 
 
 class Death(NamedTuple):
@@ -52,30 +51,24 @@ class ClusterServer:
 
     Attributes
     ----------
-    pid : int or None
-        Its process number while it runs; None on another machine.
     deaths : list of Death
         Of those nobody intended, and of starts that failed.
+    failed_starts : int
+        How many starts in a row have failed.
     """
 
     def __init__(
         self, name: str, address: str, fork_server: ForkServer | None = None,
         settings: Callable[[], dict[str, Any]] = dict,
     ) -> None:  # fmt: skip
-        self.name, self.address, self.deaths = name, address, list[Death]()
+        self.name, self.address, self.deaths, self.failed_starts = name, address, list[Death](), 0
         self._fork_server, self._settings = fork_server, settings
         self._child: Forked | None = None
-        self._unanswered, self._began_s, self._early_deaths = 0, 0.0, 0
         self._lock = threading.RLock()
 
     def __repr__(self) -> str:
         """Return name, address and state."""
         return f"<{self.name} at {self.address}, {'runs' if self.alive else 'dead'}>"
-
-    @property
-    def ours(self) -> bool:
-        """Whether this process starts it, and not somebody else."""
-        return self._fork_server is not None
 
     @property
     def pid(self) -> int | None:
@@ -86,12 +79,7 @@ class ClusterServer:
     @property
     def alive(self) -> bool:
         """Whether it runs; on another machine: whether somebody listens at its address."""
-        return self._child is not None if self.ours else cluster_network.listens(self.address)
-
-    @property
-    def dies_at_each_start(self) -> bool:
-        """Whether it died so often in a row, right after its start or before, that there is no sense in another one."""
-        return self._early_deaths >= DEATHS
+        return cluster_network.listens(self.address) if self._fork_server is None else self._child is not None
 
     def kill(self) -> None:
         """Kill it with SIGKILL, as a crash would: nobody is notified.
@@ -101,7 +89,7 @@ class ClusterServer:
         ClusterError
             If it belongs to another machine, or is dead already.
         """
-        if not self.ours:
+        if self._fork_server is None:
             raise ClusterError(f"{self.name} ({self.address}) was started by somebody else; only its owner can end it")
         if (pid := self.pid) is None:
             raise ClusterError(f"{self.name} ({self.address}) is dead already: there is nothing to kill")
@@ -113,7 +101,7 @@ class ClusterServer:
         Raises
         ------
         ClusterError
-            If it cannot serve; its start counts as an early death then.
+            If it cannot serve; this is one of its deaths.
         """
         with self._lock:
             if anew:
@@ -121,18 +109,15 @@ class ClusterServer:
             if self._child is not None:
                 return
             try:
-                self._child, self._unanswered = self._fork_server.fork(self.name.split()[0], self._settings()), 0
+                self._child = self._fork_server.fork(self.name.split()[0], self._settings())
                 self._ask(None)
-                self._began_s = time.monotonic()
-            except OSError as error:
-                why = error.strerror or str(error)
-            except ClusterError as error:
-                why = f"{error}; it said: {self._fork_server.error_line()}" if self._child is None else str(error)
+                self.failed_starts = 0
+            except (OSError, ClusterError) as error:
+                why = getattr(error, "strerror", None) or str(error)
                 self.end()
-            else:
-                return
-            self._note(why)
-            raise ClusterError(f"{self.name} cannot start at {self.address}: {why}")
+                self.failed_starts += 1
+                self._note(why)
+                raise ClusterError(f"{self.name} cannot start at {self.address}: {why}") from None
 
     def ask(self, command: str) -> Any:
         """Send a command and return the answer, whatever interrupts this thread; see `labextras.cluster.server.serve`.
@@ -140,7 +125,7 @@ class ClusterServer:
         Raises
         ------
         ClusterError
-            If it is dead, does not answer in time, or cannot do it.
+            If it is dead, cannot do it, or does not answer in time: then it is killed.
         """
         return apart(self._ask, command)
 
@@ -152,17 +137,13 @@ class ClusterServer:
             try:
                 if command is not None:
                     link.send(command)
-                self._unanswered += 1
-                end = time.monotonic() + (START_S if command is None else ANSWER_S)
-                while self._unanswered:  # what comes too late for an earlier command is skipped
-                    if not link.poll(max(0.0, end - time.monotonic())):
-                        raise ClusterError(f"{self.name} ({self.address}) does not answer")
-                    done, answer = link.recv()
-                    self._unanswered -= 1
+                if not link.poll(ANSWER_S):
+                    self.kill()
+                    raise ClusterError(f"{self.name} ({self.address}) does not answer")
+                done, answer = link.recv()
             except GONE:
-                if command is None:
-                    self.end()
-                raise ClusterError(f"{self.name} ({self.address}) died") from None
+                said = "" if command else f"; it said: {self._fork_server.last_line()}"
+                raise ClusterError(f"{self.name} ({self.address}) died{said}") from None
         if not done:
             raise ClusterError(answer)
         return answer
@@ -178,18 +159,13 @@ class ClusterServer:
         if not self._lock.acquire(blocking=False):
             return False  # a command is under way, and finds out itself
         try:
-            if self._child is None:
-                return True
-            with contextlib.suppress(*GONE):
-                if self._child.connection.poll(0):
-                    self._child.connection.recv()  # an answer for which nobody waits any more
-                    self._unanswered -= 1
-                return False
-            self._note(self.end(), early=time.monotonic() - self._began_s < EARLY_DEATH_S)
+            if self._child is not None:
+                if not self._child.connection.poll(0):
+                    return False
+                self._note(self.end())  # nobody waits for an answer: this is the end of the file
             return True
         finally:
             self._lock.release()
 
-    def _note(self, how: str, early: bool = True) -> None:
+    def _note(self, how: str) -> None:
         self.deaths.append(Death(self.name, self.address, time.time(), how))
-        self._early_deaths = self._early_deaths + 1 if early else 0

@@ -8,27 +8,22 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from concurrent import futures
 from typing import Any
 
-from labextras.cluster import cluster_network, stand_in_dispatcher
+from labextras.cluster import cluster_network
 from labextras.cluster.cluster_session import Served
 from labextras.cluster.elements import ClusterError, Elements, why
 from labextras.cluster.fork_server import ForkServer
-from labextras.cluster.servers import ClusterServer, Death
-from labkit.common.files import new_folder
+from labextras.cluster.servers import MOST_STARTS, ClusterServer, Death
 from labkit.common.numbers import one_of, truth, whole
-from labkit.common.processes import apart, result_of
-from labkit.pipelines.structure import check_dataset, nodes
+from labkit.common.processes import apart
+from labkit.pipelines.structure import check_dataset
 
 #: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
 LOOK_S, HEARTBEAT_MS = 0.1, 300
 
 #: Longest time that a dispatcher may take until it listens to a request, in seconds.
 SILENT_S = 15.0
-
-#: The error message of a cluster that is closed.
-CLOSED = "this cluster is closed; begin another one with labextras.cluster.data_service()"
 
 #: More workers than this are a mistake: each holds some 60 MB, and all of them share the cores of this machine.
 MOST_WORKERS = 32
@@ -50,33 +45,27 @@ class Cluster:
 
     Attributes
     ----------
-    dispatcher : ClusterServer
-    workers : list of ClusterServer
+    servers : list of ClusterServer
+        The dispatcher and all workers.
     address : str
         Of the dispatcher, as tf.data wants it: ``grpc://host:port``.
     """
 
     def __init__(self, addresses: Sequence[str], restart: bool, ours: bool) -> None:
         self.restart, self.ours, self.address = restart, ours, f"grpc://{addresses[0]}"
-        self._port = int(addresses[0].rpartition(":")[2])
-        self._folder = new_folder("cluster") if ours else None
-        self._fork_server: ForkServer | None = None
         self._shares = list(addresses[1:])
         self._consumers: weakref.WeakSet[Elements] = weakref.WeakSet()
-        self._served: weakref.WeakSet[Any] = weakref.WeakSet()
         self._bytes: dict[Any, int] = {}
-        self._bytes_lock = threading.Lock()
-        self._over, self._ending, self._begun = False, threading.Event(), futures.Future[None]()
-        self._refuses = False
-        self._thread = threading.Thread(target=self._live, name="labkit cluster", daemon=True)
+        self._over, self._ending = False, threading.Event()
+        self._thread = threading.Thread(target=self._look_after, name="labkit cluster", daemon=True)
+        self._fork_server = ForkServer() if ours else None
+        self.servers = [ClusterServer("dispatcher", addresses[0], self._fork_server, self._of_dispatcher)]
+        self.servers += [self._worker(number, one) for number, one in enumerate(self._shares)]
         try:
             if ours:
-                self._fork_server = ForkServer(self._folder)
-            self.dispatcher = ClusterServer("dispatcher", addresses[0], self._fork_server, self._of_dispatcher)
-            self.workers = [self._worker(i, one) for i, one in enumerate(addresses[1:])]
+                apart(lambda: [server.begin() for server in self.servers])
             self._thread.start()
-            atexit.register(self._exit)
-            result_of(self._begun)
+            atexit.register(self.close)
         except BaseException:  # the stop button, too
             self.close()
             raise
@@ -94,9 +83,14 @@ class Cluster:
         return f"Cluster({', '.join(map(repr, self.servers))})"
 
     @property
-    def servers(self) -> list[ClusterServer]:
-        """The dispatcher and all workers."""
-        return [self.dispatcher, *self.workers]
+    def dispatcher(self) -> ClusterServer:
+        """Who knows the jobs."""
+        return self.servers[0]
+
+    @property
+    def workers(self) -> list[ClusterServer]:
+        """Who runs the pipelines."""
+        return self.servers[1:]
 
     @property
     def deaths(self) -> list[Death]:
@@ -107,11 +101,10 @@ class Cluster:
     def bytes(self) -> dict[str, int]:
         """What this process has received from each worker since the cluster began, by its name; empty but on Linux."""
         self.count()
-        with self._bytes_lock:
-            return {
-                w.name: sum(n for (peer, _), n in self._bytes.items() if peer in cluster_network.numbers(w.address))
-                for w in self.workers
-            }
+        found = list(self._bytes.items())
+        return {
+            w.name: sum(n for (peer, _), n in found if peer in cluster_network.numbers(w.address)) for w in self.workers
+        }
 
     def distribute(self, sharding: str = "dynamic", **options: Any) -> Callable[[Any], Any]:
         """Return what to `apply` to a dataset: all that stands before it runs on the workers.
@@ -133,15 +126,11 @@ class Cluster:
 
         def distributed(dataset: Any) -> Any:
             check_dataset(dataset)
-            if any(node.dataset in self._served for node in nodes(dataset)):
-                raise ValueError("this dataset is distributed already; allowed: once, behind all that workers shall do")
-            self._check_answers()  # to hand a dataset to a dispatcher that does not answer takes for ever
+            self.check_answers()  # to hand a dataset to a dispatcher that does not answer takes for ever
             try:
-                served = apply(dataset)
+                return apply(dataset)
             except tf.errors.OpError as error:
                 raise ClusterError(f"the dispatcher does not take this dataset: {why(error)}") from error
-            self._served.add(served)
-            return served
 
         return distributed
 
@@ -177,46 +166,40 @@ class Cluster:
         Raises
         ------
         ClusterError
-            If it cannot start, and all is as before; if there are 32 workers already, or others own the cluster.
+            If it cannot start, and it is tried again if `restart`; or if others own the cluster.
         """
         self._check_open()
         if not self.ours:
             raise ClusterError("this cluster was started by somebody else; only its owner can add a worker")
-        if len(self.workers) >= MOST_WORKERS:
-            raise ClusterError(f"this cluster has {len(self.workers)} workers; allowed: {MOST_WORKERS} at most")
         return apart(self._add)
 
     def _add(self) -> ClusterServer:
-        (port,) = cluster_network.free_ports(1)
-        worker = self._worker(len(self.workers), f"localhost:{port}")
-        self._shares.append(worker.address)
+        self._shares += [f"localhost:{port}" for port in cluster_network.free_ports(1)]
+        worker = self._worker(len(self.workers), self._shares[-1])
         try:
             self.dispatcher.begin(anew=True)
-            worker.begin()
-        except ClusterError:
-            self._shares.remove(worker.address)  # nobody would ever serve its share
-            with contextlib.suppress(ClusterError):  # the thread that watches the servers tries again
-                self.dispatcher.begin(anew=True)
-            raise
-        self.workers.append(worker)
+        finally:
+            self.servers.append(worker)
+        worker.begin()
         return worker
 
     def close(self) -> None:
         """End all that the cluster has started."""
         self._over = True
         for consumer in list(self._consumers):
-            consumer.end(CLOSED)
+            consumer.end(self.over())
         self._ending.set()
-        if self._thread.ident is not None:
+        if self._thread.ident is None:
+            self._end()
+        else:
             self._thread.join()
-        elif self._fork_server is not None:
-            self._fork_server.close()
-        atexit.unregister(self._exit)
+        atexit.unregister(self.close)
 
-    def _exit(self) -> None:
-        """Close it, and leave no answer in its place: the process ends."""
-        self._served.clear()
-        self.close()
+    def _end(self) -> None:
+        for server in self.servers:
+            server.end()
+        if self._fork_server is not None:
+            self._fork_server.close()
 
     # -- what iterators and recordings need ------------------------------------------------
 
@@ -227,37 +210,32 @@ class Cluster:
     def count(self) -> None:
         """Note how much each open connection has received; a number is of use only as long as it is open."""
         peers = {peer for worker in self.workers for peer in cluster_network.numbers(worker.address)}
-        found = cluster_network.received(peers)
-        with self._bytes_lock:
-            for key, count in found.items():
-                self._bytes[key] = max(count, self._bytes.get(key, 0))
+        for key, count in cluster_network.received(peers).items():
+            self._bytes[key] = max(count, self._bytes.get(key, 0))
 
     def over(self) -> str | None:
         """Return why this cluster serves nobody any more, or None where it does."""
         one = self.dispatcher
         if self._over:
-            return CLOSED
+            return "this cluster is closed; begin another one with labextras.cluster.data_service()"
         if one.alive or self._comes_back(one):
             return None
         return f"{one.deaths[-1] if one.deaths else f'{one.name} ({one.address}) is dead'}, and does not come back"
+
+    def check_answers(self) -> None:
+        """Wait until the dispatcher listens: after a restart it takes a moment. ClusterError where it does not."""
+        end = time.monotonic() + SILENT_S
+        while self._check_open() or not cluster_network.listens(self.dispatcher.address):
+            if time.monotonic() > end:
+                raise ClusterError(f"nobody has listened at {self.dispatcher.address} for {SILENT_S:g} s")
+            time.sleep(LOOK_S)
 
     def _check_open(self) -> None:
         if (why := self.over()) is not None:
             raise ClusterError(why)
 
     def _comes_back(self, server: ClusterServer) -> bool:
-        return self.ours and self.restart and not server.dies_at_each_start
-
-    def _check_answers(self) -> None:
-        """Wait until the dispatcher answers: after a restart it takes a moment."""
-        end = time.monotonic() + SILENT_S
-        while self._check_open() or not cluster_network.answers(self.dispatcher.address):
-            if time.monotonic() > end:
-                raise ClusterError(
-                    f"{self.dispatcher.name} ({self.dispatcher.address}) has not answered for {SILENT_S:g} s: it is "
-                    "stopped, or no dispatcher of tf.data"
-                )
-            time.sleep(LOOK_S)
+        return self.ours and self.restart and server.failed_starts < MOST_STARTS
 
     # -- the thread that looks after all ----------------------------------------------------
 
@@ -267,49 +245,26 @@ class Cluster:
         return ClusterServer(f"worker {number}", address, self._fork_server, lambda: settings)
 
     def _of_dispatcher(self) -> dict[str, Any]:
-        """Return the settings of a dispatcher, whose port is free from here on."""
-        self._refuses = False
-        stand_in_dispatcher.leave(self._port)
-        journal = {"work_dir": str(self._folder), "fault_tolerant_mode": True}
-        return {"port": self._port, "worker_addresses": [*self._shares], **journal}
+        """Return the settings of a dispatcher, which keeps a journal."""
+        journal = {"work_dir": str(self._fork_server.folder), "fault_tolerant_mode": True}
+        return {"port": int(self.address.rpartition(":")[2]), "worker_addresses": [*self._shares], **journal}
 
-    def _live(self) -> None:
-        """Start all, look after them until the end, and end all: no interrupt comes into this thread."""
-        try:
+    def _look_after(self) -> None:
+        """Restart the servers that have died, if they may be, end every wait that would have no end, and all at last.
+
+        No interrupt comes into this thread.
+        """
+        while not self._ending.wait(LOOK_S):
+            self.count()
             for server in self.servers if self.ours else ():
-                if not self._ending.is_set():
-                    server.begin()
-        except BaseException as error:
-            self._begun.set_exception(error)
-        else:
-            self._begun.set_result(None)
-            while not self._ending.wait(LOOK_S):
-                self._look()
-                self.count()
-        if not self.ours:
-            return
-        for server in self.servers:
-            server.end()
-        self._fork_server.close()
-        stand_in_dispatcher.leave(self._port)
-        if served := list(self._served):
-            stand_in_dispatcher.refuse(self._port, served)
-
-    def _look(self) -> None:
-        """Restart the servers that have died, if they may be, and end every wait that would have no end."""
-        for server in self.servers if self.ours else ():
-            if not server.look():
-                continue
-            if self._comes_back(server):
-                if server is self.dispatcher or self.dispatcher.alive:
+                is_first = server is self.dispatcher
+                if server.look() and self._comes_back(server) and (is_first or self.dispatcher.alive):
                     with contextlib.suppress(ClusterError):  # it is one of its deaths
                         server.begin()
-            elif server is self.dispatcher and not self._refuses:
-                self._refuses = True
-                stand_in_dispatcher.refuse(self._port)
-        for consumer in list(self._consumers):
-            if (why := consumer.why_lost(self.servers, self.deaths)) is not None:
-                consumer.end(why)
+            for consumer in list(self._consumers):
+                if (why := consumer.why_lost()) is not None:
+                    consumer.end(why)
+        self._end()
 
 
 def data_service(workers: int | Sequence[str] = 2, restart: bool = True) -> Cluster:
@@ -347,11 +302,8 @@ def data_service(workers: int | Sequence[str] = 2, restart: bool = True) -> Clus
         )
     addresses = [str(one).removeprefix("grpc://") for one in workers]
     for one in addresses:
-        if not cluster_network.is_address(one):
-            raise ValueError(
-                f"workers has the address {one!r:.60}; allowed: host:port, with the name or the number of a "
-                "host (IPv6 in brackets, as [::1]) and a port from 1 to 65,535"
+        if not cluster_network.listens(one, timeout_s=3.0):
+            raise ClusterError(
+                f"nobody listens at {one}: is it host:port, is that server started, and may this machine reach it?"
             )
-        if not cluster_network.answers(one, timeout_s=3.0):
-            raise ClusterError(f"nobody listens at {one}: is that server started, and may this machine reach it?")
     return Cluster(addresses, restart, ours=False)

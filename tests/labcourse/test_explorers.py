@@ -6,25 +6,21 @@ import json
 import re
 from html import unescape
 
-import nbformat
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from IPython.core.formatters import DisplayFormatter
 
-from execution import execute
 from labcourse import explorers
 from labcourse.explorers import modelled_run
 from labcourse.explorers.front_end import MODULE
 from labcourse.explorers.panel import ExplorerPanel, TimelinePanel
 from labextras.cluster import capacity
 from labkit import simulate
-from labkit.common import palette
 from labkit.timeline.timeline import Timeline
 
 NOTEBOOKS = [f"{number:02d}" for number in range(8)]
 BUTTONS = [(name, label) for name, sheet in explorers.SHEETS.items() for label in sheet.positions]
-VIEW = "application/vnd.jupyter.widget-view+json"
 
 
 @st.composite
@@ -44,11 +40,6 @@ BEGUN = ("04", {"calls": 8, "cores": 1, "work_ms": 1, "train_ms": 0.5, "batch_si
 def go(panel, position):
     """Move sliders as the browser does: all at once, by their places."""
     panel.places = panel.explorer.places(panel.position | position)
-
-
-def test_there_is_one_explorer_for_each_of_the_notebooks_00_to_07():
-    assert list(explorers.SHEETS) == NOTEBOOKS
-    assert all(explorers.SHEETS[n].name == n for n in NOTEBOOKS)
 
 
 @pytest.mark.long
@@ -108,14 +99,11 @@ def test_every_button_leads_to_a_modelled_run_and_its_figures_in_words(name, lab
 def test_the_four_timelines_of_the_seeds_are_four_buttons_of_notebook_00():
     explorer = explorers.explore("00")
     one, ahead, many, several = (explorer.answer(label) for label in explorer.sheet.positions)
-    assert (one.knobs.map_calls, one.knobs.prefetch, one.knobs.accelerators) == (1, 0, 1)
-    assert (ahead.knobs.map_calls, ahead.knobs.accelerators) == (1, 1)
-    assert ahead.knobs.prefetch > 0
-    assert many.knobs.map_calls > 1
-    assert several.knobs.map_calls > 1
-    assert several.knobs.accelerators > 1
+    knobs = [
+        (a.knobs.map_calls > 1, a.knobs.prefetch > 0, a.knobs.accelerators > 1) for a in (one, ahead, many, several)
+    ]
+    assert knobs == [(False, False, False), (False, True, False), (True, True, False), (True, True, True)]
     speeds = [a.timeline.images_per_s for a in (one, ahead, many, several)]
-    assert speeds == sorted(speeds)
     assert speeds[0] < 0.9 * speeds[1] < 0.5 * speeds[2] < 0.5 * speeds[3]
     assert one.timeline.busy < ahead.timeline.busy < 0.5 < 0.9 < many.timeline.busy
 
@@ -184,15 +172,6 @@ def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
     assert "times the images/s of the opening position" in panel.reply["words"]
     go(panel, explorer.start)
     assert panel.reply["words"] == explorer.first.headline, "and back again"
-
-
-def test_a_button_that_moves_several_sliders_answers_once():
-    explorer = explorers.explore("00")
-    panel = TimelinePanel(explorer)
-    answers = []
-    panel.observe(answers.append, "reply")
-    go(panel, list(explorer.positions.values())[-1])
-    assert len(answers) == 1
 
 
 @pytest.mark.long
@@ -304,27 +283,6 @@ def test_an_explorer_that_is_opened_beside_its_buttons_has_a_row_for_that_too():
     assert shown.index("as opened") < shown.index("no prefetch")
 
 
-def test_idle_time_of_the_static_picture_has_the_colour_of_idle_time():
-    from matplotlib.colors import to_hex
-
-    explorer = explorers.explore("01")
-    for look in palette.THEMES.values():
-        axes = explorer.picture.figure(look.name).axes[0]
-        colors = [to_hex(c) for collection in axes.collections for c in collection.get_facecolor()]
-        assert colors.count(look.gap) == len(explorer.positions)
-
-
-@pytest.mark.long
-def test_a_notebook_that_is_run_without_touching_a_slider_stores_picture_text_and_widget(tmp_path):
-    cells = ["from labcourse import explorers", "explorers.explore('00')", "explorers.scale('DGX-2')"]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    execute(notebook, "explorers", tmp_path, timeout_s=120)
-    for cell in notebook.cells[1:]:
-        picture, live = cell.outputs
-        assert {"text/html", "image/png", "text/plain"} == set(picture.data)
-        assert set(live.data) == {"text/plain", VIEW}, "below its picture, which it hides while it is alive"
-
-
 def test_a_measured_run_sets_the_sliders():
     costs = simulate.Costs(read=4.0, map={"decode": 6.0, "resize": 1.0}, batch=2.0, train=123.0)
     trace = simulate.run(costs, simulate.Knobs(batch_size=24, cores=4), steps=12)
@@ -335,7 +293,7 @@ def test_a_measured_run_sets_the_sliders():
     measured = Timeline(trace)
     assert explorer.first.timeline.step_ms == pytest.approx(measured.step_ms, rel=0.05)
     assert TimelinePanel(explorer).position["batch_size"] == 24
-    with pytest.raises(TypeError, match=r"trace is a Timeline; allowed: the Trace that labkit\.record returns"):
+    with pytest.raises(TypeError, match="trace is a Timeline; allowed: a Trace"):
         explorers.explore("01", trace=measured)
     assert explorers.explore("01", trace=trace, train_ms=5).start["train_ms"] == 5
 
@@ -349,33 +307,6 @@ def test_a_run_beyond_the_sliders_makes_them_longer():
     assert explorer.answer(**opened).headline == explorer.first.headline
     with pytest.raises(ValueError, match=r"train_ms is 1000; allowed: a number from 0\.2 to 900"):
         explorer.answer(train_ms=1000)
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_real_recording_opens_every_explorer(name, recorded):
-    explorer = explorers.explore(name, trace=recorded)
-    panel = TimelinePanel(explorer)
-    assert panel.position == explorer.start
-    trained_ms = recorded.where(recorded.select("train", kind="consumer")).duration_ns / 1e6
-    assert 0.95 * trained_ms.min() < explorer.start["train_ms"] < 1.05 * trained_ms.max()
-    for position in explorer.positions.values():
-        go(panel, position)
-
-
-@pytest.fixture(scope="module")
-def recorded(album):
-    import tensorflow as tf
-
-    import labkit
-    from labkit.recording import accelerators
-
-    def load(path, label):
-        image = tf.io.decode_jpeg(tf.io.read_file(path), channels=3)
-        return tf.image.resize(tf.image.convert_image_dtype(image, tf.float32), [64, 64]), label
-
-    dataset = album.files().repeat().map(load).batch(8)
-    return labkit.record(dataset, accelerators.modelled(step_ms=20), steps=6)
 
 
 @pytest.mark.long
@@ -394,74 +325,19 @@ def test_the_planning_explorers_show_what_is_planned(make, planned, preset):
     assert panel.reply["pictures"].count("<figure") == 2
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("name", ["failure_hours", "price_per_hour", "worker_price_per_hour", "watts", "worker_watts"])
-def test_what_a_fleet_does_not_have_has_no_slider(name):
-    explorer = explorers.fleet(**{name: None})
-    assert name not in explorer.start
-    moved = explorer.answer(explorer.start | {"workers": 4})
-    assert (moved.setting.workers, getattr(moved.setting, name)) == (4, None)
-    panel = ExplorerPanel(explorer)
-    go(panel, explorer.positions["64 accelerators"])
-    assert panel.reply["words"].startswith("64 accelerators on 8 hosts")
-
-
-def test_a_fleet_without_a_preset_opens_at_the_defaults():
-    explorer = explorers.fleet(None)
-    assert str(explorer) == str(capacity.simulate())
-    assert {"price_per_hour", "failure_hours"}.isdisjoint(explorer.start)
-
-
-def test_a_fleet_that_is_opened_with_a_seed_keeps_it_when_a_slider_moves():
-    explorer = explorers.fleet("8 accelerators", seed=5, step_spread=0.1)
-    assert explorer.answer(explorer.start | {"workers": 4}).seed == 5
-
-
-@pytest.mark.long
-def test_a_position_in_which_no_epoch_ends_is_answered_with_words_and_pictures():
-    explorer = explorers.fleet("1,000 accelerators", failure_hours=10)
-    reply = explorer.reply(explorer.start)
-    assert "An epoch never ends: the job always fails before it reaches a checkpoint." in reply.words
-    assert reply.shown()["pictures"].count("<figure") == 2
-
-
-def test_a_picture_that_cannot_be_drawn_is_told_as_a_plan_that_is_none(monkeypatch):
-    def refuses(self):
-        raise ValueError("nothing can be drawn")
-
-    explorer = explorers.scale("DGX-1V")
-    monkeypatch.setattr(capacity.CapacityPlan, "stall", refuses)
-    assert explorer.reply(explorer.start).shown()["words"] == "No plan: nothing can be drawn."
-
-
-@pytest.mark.long
-def test_two_planning_sliders_that_do_not_fit_are_told_and_not_changed():
-    panel = ExplorerPanel(explorers.scale("DGX-1V"))
-    go(panel, {"hosts": 64})
-    assert "No plan: hosts is 64, more than the 8 accelerators" in panel.reply["words"]
-    assert panel.position["hosts"] == 64
-    go(panel, {"accelerators": 64})
-    assert panel.reply["words"].startswith("64 accelerators on 64 hosts")
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
         (lambda: explorers.explore("08"), r"explorer is '08'; allowed: 00, 01, 02"),
-        (lambda: explorers.explore(2), r"explorer is 2; allowed"),
         (lambda: explorers.explore("02", position="no"), r"position is 'no'; allowed: no prefetch, prefetch\(1\)"),
         (lambda: explorers.explore("02", depth=2), r"there is no slider 'depth'; allowed: prefetch, spread"),
         (
             lambda: explorers.explore("02", prefetch=99),
             r"prefetch is 99; allowed: a whole number from 0 to 16 \(batches\)",
         ),
-        (lambda: explorers.explore("02", prefetch=1.5), r"prefetch is 1\.5; allowed: a whole number"),
-        (lambda: explorers.explore("02", prefetch=True), r"prefetch is True; allowed"),
         (lambda: explorers.explore("02", train_ms=float("nan")), r"train_ms is nan; allowed"),
         (lambda: explorers.explore("05", place="attic"), r"place is 'attic'; allowed: none, after read"),
-        (lambda: explorers.explore("02").answer("no"), r"position is 'no'; allowed"),
         (lambda: explorers.explore("02").answer(spread="much"), r"spread is 'much'; allowed: a number from 0 to 3"),
-        (lambda: explorers.scale("DGX-3"), r"preset is 'DGX-3'; allowed"),
     ],
 )
 def test_what_is_no_position_is_refused_in_one_sentence(call, words):

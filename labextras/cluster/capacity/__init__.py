@@ -47,7 +47,7 @@ class Resource(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class CapacityPlan(Answer):
-    """An epoch on paper: speed, bottleneck, utilisation of each resource, cost of the stall; made by `plan`.
+    """An epoch on paper: speed, bottleneck, utilisation of each resource; made by `plan`.
 
     Parameters
     ----------
@@ -94,11 +94,6 @@ class CapacityPlan(Answer):
         return self.idle_accelerators * self.epoch_s / 3600
 
     @property
-    def cost_of_stall(self) -> float | None:
-        """Price of `idle_hours`; None without a price."""
-        return None if self.setting.price_per_hour is None else self.idle_hours * self.setting.price_per_hour
-
-    @property
     def advice(self) -> str:
         """What to change, in one sentence."""
         if self.bottleneck == "accelerators":
@@ -133,9 +128,9 @@ class CapacityPlan(Answer):
             f"an epoch in {_duration(self.epoch_s)}; limited by {self.bottleneck}."
         )
         if self.idle_accelerators >= 0.05:
-            price = "" if self.cost_of_stall is None else f", {self.cost_of_stall:,.2f} at the given price"
-            lost = f"{self.idle_accelerators:,.1f} accelerators, {self.idle_hours:,.2f} hours an epoch"
-            text += f" The stall costs {lost}{price}."
+            text += (
+                f" The stall costs {self.idle_accelerators:,.1f} accelerators, {self.idle_hours:,.2f} hours an epoch."
+            )
         return text
 
     def __str__(self) -> str:
@@ -143,10 +138,7 @@ class CapacityPlan(Answer):
         rates = ("no limit" if math.isinf(r.images_per_s) else f"{r.images_per_s:,.0f}" for r in self.resources)
         rows = [(r.name, rate, f"{100 * r.utilisation:.0f} %") for r, rate in zip(self.resources, rates, strict=True)]
         table = Table(("resource", "images/s", "utilisation"), rows, right=(1, 2), indent="  ")
-        lines = [f"{self.name} (modelled; {self.source})", self.headline(), *table.lines(), self.advice, "Assumptions:"]
-        return "\n".join([*lines, *(f"- {a}" for a in self.assumptions)])
-
-    __repr__ = __str__
+        return self.told(f"modelled; {self.source}", *table.lines())
 
     def sweep(self) -> list[CapacityPlan]:
         """Return plans from 1 accelerator to four times this one's, two for each doubling; hosts grow with them.

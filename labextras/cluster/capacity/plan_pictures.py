@@ -13,8 +13,19 @@ class Answer:
     """What a plan and a simulation show alike."""
 
     name: str
+    advice: str
+    assumptions: tuple[str, ...]
     headline: Callable[[], str]
     limits: Callable[[], Any]
+
+    def told(self, source: str, *rows: str) -> str:
+        """Return name and source, headline, the rows of a table, advice and assumptions as text."""
+        lines = [f"{self.name} ({source})", self.headline(), *rows, self.advice, "Assumptions:"]
+        return "\n".join([*lines, *(f"- {one}" for one in self.assumptions)])
+
+    def __repr__(self) -> str:
+        """Return the same text as `str`."""
+        return str(self)
 
     def against(self, x: Sequence[float], series: Mapping[str, list[float]], what: str, **labels: Any) -> Picture:
         """Draw some series against one number of the setting; `labels` are those of `labkit.charts.lines`."""

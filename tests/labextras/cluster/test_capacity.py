@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import subprocess
-import sys
 from dataclasses import asdict
-from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from labextras.cluster import capacity
-from labkit.common.palette import THEMES
-
-ROOT = Path(__file__).resolve().parents[3]
 
 SETTINGS = st.fixed_dictionaries(
     {
@@ -52,26 +46,18 @@ def resource(plan, name):
 
 @settings(max_examples=60)
 @given(plans())
-def test_the_speed_is_the_least_of_all_rates(plan):
+def test_the_speed_is_the_least_of_all_rates_and_what_is_short_is_named(plan):
+    limit = resource(plan, plan.bottleneck)
     assert math.isclose(plan.images_per_s, min(r.images_per_s for r in plan.resources))
-    assert math.isclose(resource(plan, plan.bottleneck).images_per_s, plan.images_per_s)
-
-
-@settings(max_examples=60)
-@given(plans())
-def test_the_bottleneck_is_busy_all_the_time_and_nobody_is_busier(plan):
-    assert math.isclose(resource(plan, plan.bottleneck).utilisation, 1)
+    assert math.isclose(limit.images_per_s, plan.images_per_s)
+    assert math.isclose(limit.utilisation, 1)
     assert all(0 <= r.utilisation <= 1 + 1e-12 for r in plan.resources)
-    assert 0 < plan.busy <= 1 + 1e-12
-
-
-@settings(max_examples=60)
-@given(plans())
-def test_accelerators_at_work_and_idle_are_all_that_were_bought(plan):
-    assert math.isclose(plan.idle_accelerators + plan.setting.accelerators * plan.busy, plan.setting.accelerators)
+    assert math.isclose(plan.setting.accelerators * plan.busy * plan.setting.rate, plan.images_per_s)
+    assert math.isclose(plan.idle_accelerators, plan.setting.accelerators * (1 - plan.busy), abs_tol=1e-9)
     assert math.isclose(plan.idle_hours, plan.idle_accelerators * plan.epoch_s / 3600)
-    trained = plan.setting.accelerators * plan.busy * plan.setting.rate
-    assert math.isclose(trained, plan.images_per_s)
+    short = [r for r in plan.resources if r.seconds > plan.resources[0].seconds * (1 + 1e-6)]
+    assert all(r.remedy and r.remedy in plan.advice for r in short)
+    assert plan.advice.startswith("Nothing") == (plan.bottleneck == "accelerators")
 
 
 @settings(max_examples=40)
@@ -99,14 +85,6 @@ def test_each_resource_limits_where_it_is_short_at_the_rate_on_paper(changes, li
     assert plan.bottleneck == limit
     # Shards are read in whole requests: the last one of a shard is smaller, but waits as long.
     assert plan.images_per_s == pytest.approx(rate, rel=0.03)
-
-
-@settings(max_examples=60)
-@given(plans())
-def test_the_advice_names_everything_that_is_short(plan):
-    short = [r for r in plan.resources if r.seconds > plan.resources[0].seconds * (1 + 1e-6)]
-    assert all(r.remedy and r.remedy in plan.advice for r in short)
-    assert plan.advice.startswith("Nothing") == (plan.bottleneck == "accelerators")
 
 
 @pytest.mark.parametrize(
@@ -158,13 +136,6 @@ def test_the_two_dgx_machines_have_five_and_three_cores_per_gpu():
     assert second.busy == pytest.approx(3 / (1170 * 3.2e-3))
 
 
-def test_a_thousand_accelerators_wait_for_the_storage_service():
-    plan = capacity.plan("a thousand accelerators")
-    assert plan.setting.accelerators == 1000
-    assert plan.bottleneck == "storage bandwidth"
-    assert plan.images_per_s == pytest.approx(20_000 / 0.115)
-
-
 @pytest.mark.parametrize("name", capacity.PRESETS)
 def test_a_preset_says_where_it_comes_from_and_what_is_assumed(name):
     plan = capacity.plan(name)
@@ -172,13 +143,6 @@ def test_a_preset_says_where_it_comes_from_and_what_is_assumed(name):
     assert all(line in str(plan) for line in plan.assumptions)
     assert "modelled" in str(plan)
     assert "changed: cpu_ms_per_image" in str(capacity.plan(name, cpu_ms_per_image=2.0))
-
-
-def test_a_price_turns_the_stall_into_money():
-    plan = capacity.plan("a thousand accelerators", price_per_hour=2.0)
-    assert plan.cost_of_stall == pytest.approx(2 * plan.idle_hours)
-    assert f"{plan.cost_of_stall:,.2f} at the given price" in plan.headline()
-    assert capacity.plan().cost_of_stall is None
 
 
 def test_the_lowest_line_of_the_picture_is_how_busy_the_accelerators_are():
@@ -200,18 +164,6 @@ def test_the_cost_of_the_stall_is_the_distance_of_two_lines():
     assert [b - w for b, w in zip(bought, at_work, strict=True)] == pytest.approx([p.idle_accelerators for p in sweep])
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("draw", ["limits", "stall"])
-def test_a_plan_is_a_picture_in_both_themes_with_its_numbers_as_text(draw):
-    plan = capacity.plan("DGX-2")
-    picture = getattr(plan, draw)()
-    assert picture.text == str(plan)
-    assert plan.headline() in picture.alt
-    assert {picture.png(name)[:4] for name in THEMES} == {b"\x89PNG"}
-    assert plan._repr_mimebundle_()[0]["text/plain"] == repr(plan)
-    assert getattr(capacity.plan(accelerators=1), draw)().png()
-
-
 @pytest.mark.parametrize(
     ("make", "changes", "words"),
     [
@@ -220,12 +172,12 @@ def test_a_plan_is_a_picture_in_both_themes_with_its_numbers_as_text(draw):
         (capacity.plan, {"storage_mb_s": math.inf}, r"storage_mb_s is inf; allowed"),
         (capacity.plan, {"accelerator": "TPU"}, r"accelerator preset is 'TPU'; allowed: V100, A100, H100"),
         (capacity.plan, {"accelerator": -3}, r"images_per_s is -3; allowed"),
-        (capacity.plan, {"dataset_gb": 1e-4, "shards": 1}, r"dataset_gb is 0\.0001, less than an image of 115 kB; all"),
         (capacity.plan, {"dataset_gb": 0.001, "shards": 100}, r"100 shards of 0\.001 GB would hold less than an image"),
         (capacity.plan, {"gpus": 8}, r"there is no setting 'gpus'; allowed: accelerators, hosts"),
         (capacity.plan, {"preset": "DGX-3"}, "preset is 'DGX-3'; allowed: DGX-1V, DGX-2, 30 GB on 8 servers"),
-        (capacity.simulate, {"workers": -1}, "workers is -1; allowed: a whole number from 0 to 100,000"),
+        (capacity.simulate, {"workers": -1}, "workers is -1; allowed: a whole number from 1 to 100,000"),
         (capacity.simulate, {"sharding": "off"}, "sharding is 'off'; allowed: dynamic, data"),
+        (capacity.simulate, {"preset": "1,000 accelerators", "failure_hours": 10}, "so 1,000 accelerators fail before"),
         (capacity.simulate, {"accelerators": 30_000}, "accelerators is 30000; allowed: .* 1 to 20,000 to be simulated"),
     ],
 )
@@ -245,13 +197,12 @@ def test_what_is_no_plan_is_refused_in_one_sentence(make, changes, words):
     st.floats(0.2, 20),
     st.floats(10, 1000),
     st.floats(200, 50_000),
-    st.floats(0, 0.3),
     st.sampled_from(["dynamic", "data"]),
 )
-def test_no_fleet_is_faster_than_any_of_its_resources(accelerators, workers, cpu_ms, element_kb, storage, spread, how):
+def test_no_fleet_is_faster_than_any_of_its_resources(accelerators, workers, cpu_ms, element_kb, storage, how):
     one = capacity.simulate(
         accelerators=accelerators, workers=workers, cpu_ms_per_image=cpu_ms, element_kb=element_kb,
-        storage_mb_s=storage, step_spread=spread, sharding=how,
+        storage_mb_s=storage, sharding=how,
     )  # fmt: skip
     s = one.setting
     bounds = (
@@ -299,21 +250,14 @@ def test_slow_workers_delay_all_where_shares_are_fixed_and_little_where_they_are
     assert fixed.images_per_s < 0.4 * even.images_per_s
 
 
-def test_the_slowest_of_many_sets_the_pace():
-    busy = [capacity.simulate(accelerators=n, hosts=n, workers=2 * n, step_spread=0.1).busy for n in (1, 16, 128)]
-    assert busy[0] > 0.97
-    assert busy == sorted(busy, reverse=True)
-    # The mean of the largest of 128 normal numbers is 2.6 standard deviations above the mean.
-    assert busy[2] == pytest.approx(1 / 1.27, abs=0.03)
-
-
-def test_failures_cost_what_the_formula_says_where_they_are_rare():
-    one = capacity.simulate(failure_hours=800, checkpoint_every_s=1800, checkpoint_s=10, restart_s=600)
-    assert one.failure_s == 1505
-    by_formula = 1800 / 1810 - one.failure_s * 8 / (800 * 3600)
-    assert one.useful == pytest.approx(by_formula, abs=0.002)
-    assert capacity.simulate(failure_hours=5, checkpoint_every_s=3600).useful < 0.4
-    assert capacity.simulate(checkpoint_s=0).useful == 1
+def test_failures_cost_what_they_cost_where_they_are_drawn():
+    """The formula of a fleet beside failures that are drawn one by one."""
+    for hours, every_s, restart_s in ((50_700, 1800, 600), (800, 1800, 600), (5, 3600, 60)):
+        one = capacity.Fleet(failure_hours=hours, checkpoint_every_s=every_s, restart_s=restart_s)
+        assert one.failure_s == (every_s + 10) / 2 + restart_s
+        until = np.random.default_rng(1).exponential(3600 * hours / one.accelerators, 100_000)
+        drawn = (until // (every_s + 10)).sum() * every_s / (until + restart_s).sum()
+        assert one.useful == pytest.approx(drawn, rel=0.01)
 
 
 def test_money_and_energy_are_hours_times_machines():
@@ -321,8 +265,11 @@ def test_money_and_energy_are_hours_times_machines():
     hours = one.epoch_s / 3600
     assert one.cost == pytest.approx(hours * (64 * 1.844 + 12 * 0.68))
     assert one.kwh == pytest.approx(hours * (64 * 400 + 12 * 120) / 1000)
-    assert capacity.simulate().cost is None
-    assert capacity.simulate(workers=1, price_per_hour=1.0).cost is None
+    without = capacity.simulate()
+    assert (without.cost, without.kwh) == (0, 0)
+    assert "at the given prices" in one.headline()
+    assert "at the given prices" not in without.headline()
+    assert "seconds of an epoch" in without.stall().figure().axes[0].get_ylabel()
 
 
 #: Images per second of a source that waits about 8 ms for each element, on two cores, with 1, 2 and 3 workers.
@@ -339,7 +286,6 @@ def test_one_measured_worker_predicts_two_and_three():
         for n in (1, 2, 3)
     ]  # fmt: skip
     errors = [one / measured - 1 for one, measured in zip(found, MEASURED, strict=True)]
-    print([f"{100 * e:+.1f} %" for e in errors])
     assert all(abs(e) < 0.06 for e in errors)
 
 
@@ -348,24 +294,11 @@ def test_published_points_are_met():
     llama = capacity.simulate(
         accelerators=16_384, hosts=2048, workers=1, accelerator="H100", failure_hours=50_700, checkpoint_every_s=600
     )
-    assert 0.9 < llama.useful < 0.95
+    assert 0.9 < llama.setting.useful < 0.95
     # Mean records of 114,660 bytes, 400 images in 0.224 s: 195 MiB/s feed an H100 that never waits.
     fed = {"accelerator": "H100", "image_kb": 114.66, "network_mb_s": 1e5, "readers_per_host": 64, "workers": 8}
     enough, short = (capacity.simulate(storage_mb_s=8 * 204.75 * share, **fed).busy for share in (1.05, 0.85))
     assert enough > 0.9 > short
-
-
-@pytest.mark.long
-def test_the_errors_beside_published_results_are_printed():
-    """MLPerf Storage is met; a scaling that was measured is below one that takes no time for gradients."""
-    printed = subprocess.run(
-        [sys.executable, "benchmarks/published.py"], capture_output=True, text=True, check=True, cwd=ROOT
-    ).stdout
-    *rows, last = printed.splitlines()
-    assert len([row for row in rows if row.endswith(" %")]) == 5
-    found = json.loads(last)
-    assert found["storage"] < 0.02
-    assert 0 < found["scaling"] < 0.05
 
 
 @pytest.mark.sample(1)
@@ -379,29 +312,9 @@ def test_where_no_worker_is_slow_fixed_shares_are_as_fast_as_others(workers):
 
 
 @pytest.mark.long
-def test_enough_workers_for_fixed_shares_are_not_many_more_than_on_paper():
-    one = capacity.simulate("1,000 accelerators", sharding="data")
-    assert 0.95 * one.setting.fewest_workers <= one.enough() <= 1.25 * one.setting.fewest_workers
-
-
-def test_where_there_are_no_workers_nothing_is_shared_among_them_and_none_is_lost():
-    how = {one: capacity.simulate("64 accelerators", workers=0, sharding=one) for one in ("dynamic", "data")}
-    assert how["data"].step_s == how["dynamic"].step_s
-    assert [capacity.simulate(workers=n).lost_worker() for n in (0, 1)] == [1, 0]
-
-
-@pytest.mark.long
 def test_fixed_shares_get_no_more_than_the_storage_gives():
     one = capacity.simulate(accelerators=500, hosts=500, workers=1000, sharding="data")
     assert one.images_per_s <= one.setting.storage_mb_s / one.setting.image_kb * 1e3 * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("spread", [0.5, 2.0])
-def test_steps_of_unequal_length_do_not_change_how_many_workers_are_enough_and_train_no_more(spread):
-    for seed in range(20):
-        one = capacity.simulate(accelerators=1, workers=64, step_spread=spread, seed=seed)
-        assert one.images_per_s <= one.setting.rate * (1 + 1e-9)
-        assert spread == 2.0 or one.enough() == 1
 
 
 @pytest.mark.parametrize(
@@ -417,7 +330,6 @@ def test_steps_of_unequal_length_do_not_change_how_many_workers_are_enough_and_t
         ("64 accelerators", {"workers": 13, "slow_workers": 0.25}, "More workers: at least 14"),
         ("8 accelerators", {"slow_workers": 0.01}, "More workers: at least 3"),
         ("64 accelerators", {"workers": 13, "slow_workers": 0.1, "sharding": "data"}, "Look at slow workers, at the"),
-        ("64 accelerators", {"workers": 64, "step_spread": 0.2}, "Look at steps of unequal length, at the latency"),
     ],
 )
 def test_the_advice_for_a_fleet_names_what_is_short_and_nothing_that_is_there(preset, changes, advice):
@@ -438,16 +350,6 @@ def test_any_share_of_slow_workers_is_one_worker_at_least_and_the_text_says_how_
     assert one.busy < 0.9
     assert "2 workers of 16 cores prepare, 1 of the 2 machines in 4 times the time" in str(one)
     assert "times the time" not in str(capacity.simulate("8 accelerators"))
-
-
-@pytest.mark.long
-def test_a_job_that_fails_before_each_checkpoint_never_ends_and_has_no_price():
-    one = capacity.simulate("1,000 accelerators", failure_hours=10)
-    assert one.useful == 0
-    assert "An epoch never ends: the job always fails before it reaches a checkpoint. A failure" in one.headline()
-    assert "A failure comes every 0.01 h" in one.headline()
-    assert "inf" not in str(one)
-    assert one.stall().png()
 
 
 @pytest.mark.long

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import collections
-import gc
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,11 +18,8 @@ from waiting import ended, until
 
 import labextras.cluster
 import labkit
-from labextras.cluster import cluster_network, servers, stand_in_dispatcher
-from labextras.cluster import elements as elements_module
-from labextras.cluster import tf_data_service as cluster_module
+from labextras.cluster import cluster_network, servers
 from labextras.cluster.elements import ClusterError
-from labextras.cluster.fork_server import ForkServer
 
 STEP = labkit.accelerators.modelled(step_ms=5)
 
@@ -56,20 +51,6 @@ def counted(elements, kill=None, at=0):
 def watched(trace):
     """The names of the workers that a recording has lanes of."""
     return {thread.name.partition(" · ")[0] for thread in trace.threads if " · " in thread.name}
-
-
-def look_over(cluster, times=2):
-    """Wait until the supervisor has looked at all servers, from the beginning to the end; the last one tells."""
-    last, seen = cluster.servers[-1], []
-    look = last.look
-
-    def looks(*words):
-        seen.append(look(*words))
-        return seen[-1]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(last, "look", looks)
-        until(lambda: len(seen) >= times, "the supervisor to look")
 
 
 @pytest.fixture(scope="module")
@@ -128,21 +109,6 @@ def test_a_recording_has_the_lanes_of_all_processes_on_one_clock(c):
     assert sorted(came) == ["worker 0", "worker 1"]
     # Some batches of the window had come before, and some came that are of use later.
     assert sum(came.values()) > 0.5 * trace.run.images * 64 * 64 * 3 * 4
-
-
-@pytest.mark.long
-def test_a_recording_that_cannot_begin_leaves_no_worker_watched(c, tmp_path):
-    import tensorflow as tf
-
-    dataset = numbers(10_000, 1).batch(4).apply(c.distribute())
-    tf.profiler.experimental.start(str(tmp_path))
-    try:
-        with pytest.raises(RuntimeError, match="profiler session is already running"):
-            labkit.record(c.served(dataset), STEP, steps=2)
-    finally:
-        tf.profiler.experimental.stop(save=False)
-    trace = labkit.record(c.served(dataset), STEP, steps=100)
-    assert {t.name.partition(" · ")[0] for t in trace.threads if " · " in t.name} == {"worker 0", "worker 1"}
 
 
 @pytest.mark.long
@@ -210,8 +176,6 @@ def test_a_killed_dispatcher_goes_on_from_its_journal(c):
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["worker 1", "dispatcher"])
 def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, name):
-    import tensorflow as tf
-
     c.restart = False
     server = next(server for server in c.servers if server.name == name)
     dataset = numbers(600, 4).apply(c.distribute("data"))
@@ -222,9 +186,6 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, name):
     with pytest.raises(ClusterError, match=rf"{name} \(.*\) is dead already"):
         server.kill()
     if name == "dispatcher":
-        for _ in range(2):  # who reads without a watch gets an error, too
-            with pytest.raises(tf.errors.OpError):
-                list(dataset)
         for use in (
             lambda: numbers(9).apply(c.distribute()),
             lambda: c.elements(numbers(9)),
@@ -238,77 +199,29 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, name):
 
 
 @pytest.mark.long
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("name", ["worker 1", "dispatcher", "at the start"])
-def test_who_is_stopped_is_named(c, name, monkeypatch):
-    monkeypatch.setattr(elements_module, "ANSWER_S", 3.0)
-    monkeypatch.setattr(cluster_module, "SILENT_S", 1.0)
-    server = c.workers[1] if name == "worker 1" else c.dispatcher
-    dataset = numbers(400, 4).apply(c.distribute("dynamic"))
-    elements = c.elements(dataset, silence_s=0.3)
-    if name != "at the start":
-        next(elements)
-    os.kill(server.pid, signal.SIGSTOP)
-    other = numbers(7)
-    stopped = rf"no element for \d+\.\d s: {server.name} \({server.address}\) runs, and does not answer: it is stopped"
-    try:
-        with pytest.raises(ClusterError, match=stopped):
-            collections.deque(elements, 0)
-        if server is c.dispatcher:
-            with pytest.raises(ClusterError, match=r"dispatcher \(.*\) has not answered for 1 s: it is stopped, or no"):
-                other.apply(c.distribute())
-    finally:
-        for one in c.servers:
-            os.kill(one.pid, signal.SIGCONT)
-
-
-def test_an_address_where_something_else_listens_is_no_dispatcher(c):
-    with socket.create_server(("localhost", 0)) as other:
-        place = f"localhost:{other.getsockname()[1]}"
-        with pytest.raises(ClusterError, match=f"nobody listens at {place}"):
-            labextras.cluster.data_service([place, c.workers[0].address])
-
-
-@pytest.mark.long
 def test_where_nobody_can_be_started_anew_no_wait_is_without_end():
-    import tensorflow as tf
-
     with labextras.cluster.data_service(workers=1) as cluster:
-        dataset = numbers(100_000, 1).apply(cluster.distribute())
-        elements = cluster.elements(dataset, silence_s=0.5)
+        elements = cluster.elements(numbers(100_000, 1).apply(cluster.distribute()), silence_s=0.5)
         next(elements)
         fork_servers = [one for one in psutil.Process().children() if "labextras.cluster.fork_server" in one.cmdline()]
         max(fork_servers, key=psutil.Process.create_time).kill()
         with pytest.raises(ClusterError, match=r"dispatcher \(.*\) died at .*, and does not come back"):
             collections.deque(elements, 0)
-        with pytest.raises(tf.errors.OpError):
-            list(dataset)
 
 
 @pytest.mark.long
-def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence():
-    import tensorflow as tf
-
+def test_who_waits_for_a_cluster_that_is_closed_gets_a_sentence():
     with labextras.cluster.data_service(workers=1) as cluster:
-        datasets = [numbers(100_000, 1).apply(cluster.distribute()) for _ in range(2)]
-        begun, later = (cluster.elements(dataset) for dataset in datasets)
-        plain = iter(datasets[0])
-        next(begun), next(plain)
-        waits = cluster.elements(numbers(9, 1e6).apply(cluster.distribute()))
+        begun, later, waits = (
+            cluster.elements(numbers(9, sleep_ms).apply(cluster.distribute())) for sleep_ms in (0, 0, 1e6)
+        )
+        next(begun)
         closes = threading.Timer(0.5, cluster.close)
         closes.start()
         for elements in (waits, begun, later):
             with pytest.raises(ClusterError, match=r"^this cluster is closed; begin another one"):
                 next(elements)
             closes.join()
-        port = int(cluster.dispatcher.address.rpartition(":")[2])
-    with pytest.raises(tf.errors.OpError):
-        collections.deque(plain, 0)
-    with pytest.raises(tf.errors.OpError):
-        list(datasets[1])
-    del datasets, begun, later, plain, waits, elements
-    gc.collect()
-    assert cluster_network.is_free(port), "what refuses is gone with the datasets"
 
 
 @pytest.mark.long
@@ -363,12 +276,11 @@ def test_the_same_calls_serve_a_cluster_that_somebody_else_runs(c):
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("when_s", [0.002, 0.02])
-def test_the_stop_button_does_not_cut_off_a_worker_that_is_added(when_s):
+def test_the_stop_button_does_not_cut_off_a_worker_that_is_added():
     with labextras.cluster.data_service(workers=1) as cluster:
 
         def add():
-            threading.Timer(when_s, os.kill, (os.getpid(), signal.SIGINT)).start()
+            threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
             cluster.add()
             time.sleep(5)
 
@@ -395,42 +307,22 @@ def test_the_stop_button_in_a_recording_ends_it_in_all_workers_and_none_of_them(
     with pytest.raises(KeyboardInterrupt):
         labkit.record(c.served(dataset), STEP, steps=200)
     monkeypatch.undo()
-    look_over(c)
-    assert len(c.deaths) == deaths
-    assert [worker.pid for worker in c.workers] == pids
     trace = labkit.record(c.served(dataset), STEP, steps=100)
     assert "not seen" not in (trace.run.profiler.note or "")
     assert watched(trace) == {worker.name for worker in c.workers}, trace.run.profiler.copied_bytes
-
-
-@pytest.mark.parametrize("looks", [0, 2], ids=["before the supervisor has looked", "after"])
-def test_an_answer_that_comes_too_late_is_no_death_and_none_to_the_next_command(c, monkeypatch, looks):
-    worker, deaths = c.workers[0], len(c.deaths)
-    pid = worker.pid
-    os.kill(pid, signal.SIGSTOP)
-    try:
-        monkeypatch.setattr(servers, "ANSWER_S", 0.1)
-        with pytest.raises(ClusterError, match=r"worker 0 \(.*\) does not answer"):
-            worker.ask("profile")
-    finally:
-        monkeypatch.undo()
-        os.kill(pid, signal.SIGCONT)
-    look_over(c, looks)
-    assert isinstance(worker.ask("profiled"), labkit.Trace)
-    assert (worker.pid, len(c.deaths)) == (pid, deaths)
+    assert (len(c.deaths), [worker.pid for worker in c.workers]) == (deaths, pids)
 
 
 @pytest.mark.long
-def test_a_worker_that_cannot_be_watched_is_named_in_a_note(c):
-    c.workers[0].ask("profile")
-    try:
-        trace = labkit.record(c.served(numbers(10_000, 1).batch(4).apply(c.distribute("data"))), STEP, steps=100)
-    finally:
-        c.workers[0].ask("profiled")
-    assert re.search(
-        "What worker 0 did is not seen: .*a TensorFlow profiler session is already running", trace.run.profiler.note
-    )
-    assert watched(trace) == {worker.name for worker in c.workers[1:]}
+def test_a_worker_that_does_not_answer_is_started_anew(c, monkeypatch):
+    worker = c.workers[0]
+    pid = worker.pid
+    os.kill(pid, signal.SIGSTOP)
+    monkeypatch.setattr(servers, "ANSWER_S", 0.1)
+    with pytest.raises(ClusterError, match=r"worker 0 \(.*\) does not answer"):
+        worker.ask("profile")
+    monkeypatch.undo()
+    until(lambda: worker.alive and worker.pid != pid, "the worker to run again")
 
 
 def test_one_more_worker_takes_its_part(c):
@@ -449,10 +341,9 @@ def test_one_more_worker_takes_its_part(c):
         ({"workers": 33}, ValueError, r"workers is 33; allowed: .*32"),
         ({"workers": 2.5}, ValueError, r"workers is 2\.5; allowed: a number, or a list of host:port"),
         ({"workers": ["localhost:1"]}, ValueError, r"workers is \['localhost:1'\]; allowed: a number, or a list"),
-        ({"workers": ["::1:5050", "localhost:1"]}, ValueError, r"workers has the address '::1:5050'; allowed: host"),
-        ({"workers": ["here:65536", "localhost:1"]}, ValueError, r"workers has the address 'here:65536'; allowed: h"),
-        ({"workers": ["a..example:1", "localhost:1"]}, ClusterError, r"nobody listens at a\.\.example:1: is that ser"),
-        ({"workers": ["[::1]:1", "localhost:1"]}, ClusterError, r"nobody listens at \[::1\]:1: is that server"),
+        ({"workers": ["here:65536", "localhost:1"]}, ClusterError, r"nobody listens at here:65536: is it host:port"),
+        ({"workers": ["a..example:1", "localhost:1"]}, ClusterError, r"nobody listens at a\.\.example:1: is it host"),
+        ({"workers": ["[::1]:1", "localhost:1"]}, ClusterError, r"nobody listens at \[::1\]:1: is it host:port, is"),
         ({"restart": "yes"}, TypeError, r"restart is 'yes'; allowed: True or False"),
     ],
 )
@@ -461,39 +352,9 @@ def test_bad_arguments_get_one_sentence(arguments, error, sentence):
         labextras.cluster.data_service(**arguments)
 
 
-@pytest.mark.long
-def test_a_worker_that_cannot_be_added_leaves_no_share_behind(monkeypatch):
-    fork, forked = ForkServer.fork, []
-
-    def no_worker(fork_server, role, settings):
-        if role == "worker":
-            raise OSError(11, "Resource temporarily unavailable")
-        forked.append(settings["worker_addresses"])
-        return fork(fork_server, role, settings)
-
-    with labextras.cluster.data_service(workers=1) as cluster:
-        monkeypatch.setattr(ForkServer, "fork", no_worker)
-        with pytest.raises(ClusterError, match=r"worker 1 cannot start at .*: Resource temporarily unavailable"):
-            cluster.add()
-        monkeypatch.undo()
-        assert forked[-1] == [cluster.workers[0].address]
-        once = dict.fromkeys(range(40), 1)
-        assert counted(cluster.elements(numbers(40).apply(cluster.distribute("data")))) == once
-        cluster.add()
-        assert counted(cluster.elements(numbers(40).apply(cluster.distribute("data")))) == once
-
-
-def test_there_is_a_most_of_workers_that_are_added(c, monkeypatch):
-    monkeypatch.setattr(cluster_module, "MOST_WORKERS", len(c.workers))
-    with pytest.raises(ClusterError, match=rf"this cluster has {len(c.workers)} workers; allowed: \d+ at most"):
-        c.add()
-
-
 def test_how_elements_may_be_shared_is_said(c):
     with pytest.raises(ValueError, match="sharding is 'fair'; allowed: off, dynamic, data, file"):
         c.distribute("fair")
-    with pytest.raises(ValueError, match="this dataset is distributed already; allowed: once"):
-        numbers(9).apply(c.distribute()).batch(2).apply(c.distribute())
     for use in (c.elements, c.distribute(), lambda dataset: labkit.record(c.served(dataset), STEP)):
         with pytest.raises(TypeError, match=r"dataset is a int; allowed: a tf\.data\.Dataset"):
             use(3)
@@ -544,26 +405,8 @@ def test_nothing_outlives_a_notebook_that_is_killed(tmp_path, after_s):
             assert list(private.iterdir()), "it has a folder of its own"
         parent.kill()
     until(lambda: all(map(ended, children)), "the children to end")
-    assert not [address for address in addresses if cluster_network.answers(address)]
+    assert not [address for address in addresses if cluster_network.listens(address)]
     until(lambda: not list(private.iterdir()), "their files to go")
-
-
-EARLY = """
-import os, signal
-import labextras.cluster
-import labkit
-from labextras.cluster import fork_server
-fork_server.processes.Child = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-labextras.cluster.data_service()
-"""
-
-
-@pytest.mark.long
-def test_a_notebook_that_is_killed_before_its_first_child_leaves_no_folder(tmp_path):
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
-    parent = subprocess.run([sys.executable, "-c", EARLY], env=environment, check=False)
-    assert parent.returncode == -9
-    assert not list(tmp_path.iterdir())
 
 
 SHORT = """
@@ -589,30 +432,27 @@ def test_where_there_is_no_more_memory_the_sentence_says_so(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.long)])
-def test_clusters_that_end_leave_nothing(tmp_path, monkeypatch, times):
+@pytest.mark.parametrize(
+    ("begin", "use", "sentence"),
+    [
+        (labextras.cluster.data_service, lambda one: one.distribute(), "this cluster is closed"),
+        pytest.param(
+            labextras.cluster.processes, lambda one: one.run(len), "these processes are closed", marks=pytest.mark.long
+        ),
+    ],
+)
+def test_what_ends_leaves_nothing(tmp_path, monkeypatch, begin, use, sentence):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     here = psutil.Process()
-    labextras.cluster.data_service(workers=1).close()  # what the first one loads stays
+    begin(1).close()  # what the first one loads stays
 
     def state():
         return {child.pid for child in here.children(recursive=True)}, threading.active_count(), here.num_fds()
 
     before = state()
-    for _ in range(times):
-        with pytest.raises(KeyError), labextras.cluster.data_service(workers=1) as cluster:
-            raise KeyError
-        with pytest.raises(ClusterError, match="this cluster is closed"):
-            cluster.distribute()
+    with begin(1) as one:
+        use(one)
+    with pytest.raises(ClusterError, match=sentence):
+        use(one)
     until(lambda: state() == before, "what was started to end")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_port_that_somebody_else_has_taken_is_left_to_him():
-    """The thread that watches the servers goes on, and so does the program that has the port."""
-    with socket.create_server(("localhost", 0)) as other:
-        port = other.getsockname()[1]
-        stand_in_dispatcher.refuse(port)
-        stand_in_dispatcher.leave(port)
-        with socket.create_connection(("localhost", port)):
-            assert other.accept()

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import re
 import signal
 import sys
-import tempfile
 import threading
 import time
 
@@ -161,14 +159,12 @@ def test_a_killed_process_is_named_and_the_survivor_says_what_it_missed(several,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("times", [1, 4])
-def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(several, paths, alone, tmp_path, times):
-    for number in range(times):
-        run = several.run(learn, paths=paths, save_to=str(tmp_path / str(number)), die_at=6, restarts=1)
-        assert [death.name for death in run.deaths] == ["process 1"]
-        assert len(run.messages) == 1
-        assert len(run.results[0]["seen"]) == (STEPS - 4) * BATCH // 2, "it began again after step 4"
-        assert equal(alone, run)
+def test_a_training_that_goes_on_from_a_checkpoint_ends_with_the_same_weights(several, paths, alone, tmp_path):
+    run = several.run(learn, paths=paths, save_to=str(tmp_path), die_at=6, restarts=1)
+    assert [death.name for death in run.deaths] == ["process 1"]
+    assert len(run.messages) == 1
+    assert len(run.results[0]["seen"]) == (STEPS - 4) * BATCH // 2, "it began again after step 4"
+    assert equal(alone, run)
 
 
 @pytest.mark.long
@@ -219,16 +215,6 @@ def test_what_processes_print_and_return_comes_back_in_their_order(several, caps
         run.trace  # noqa: B018
 
 
-def spared(process):
-    return gc.get_freeze_count(), gc.isenabled()
-
-
-def test_what_all_processes_share_is_not_searched_for_garbage_in_each(several):
-    ((modules, searching),) = several.run(spared, processes=1).results
-    assert modules > 0
-    assert searching
-
-
 def speaks(process, ends):
     print("printed")
     print("warned", file=sys.stderr)
@@ -251,13 +237,6 @@ def test_what_a_process_printed_is_shown_however_it_ends(several, capsys, ends, 
     assert capsys.readouterr().out.splitlines() == expected
 
 
-def test_of_what_is_too_long_to_be_shown_the_end_is(several, capsys):
-    several.run(lambda process: print("x\n" * 600_000 + "the end"), processes=1)
-    shown = capsys.readouterr().out
-    assert shown.startswith("process 0: (the last 1,000,000 of 1,200,008 bytes)\n")
-    assert shown.endswith("process 0: the end\n")
-
-
 def test_a_program_works_in_the_folder_of_the_notebook_and_finds_the_modules_beside_it(several, tmp_path, monkeypatch):
     (tmp_path / "a_module_beside.py").write_text("word = 'found'")
     monkeypatch.chdir(tmp_path)
@@ -269,47 +248,11 @@ def test_a_program_works_in_the_folder_of_the_notebook_and_finds_the_modules_bes
         return os.getcwd(), a_module_beside.word
 
     assert several.run(look, processes=1).results == [(str(tmp_path), "found")]
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    with pytest.raises(ClusterError, match="the folder in which programs run is gone"):
-        several.run(look)
 
 
 def meets(process, folder, slowly):
     open(f"{folder}/{process.number}", "w").close()
     time.sleep(1000 if slowly else 0)
-
-
-def while_it_runs(several, tmp_path, does):
-    """Call `does` while a program runs in another thread, and return how that program ended."""
-    ended = []
-
-    def first():
-        try:
-            several.run(meets, folder=str(tmp_path), slowly=True)
-        except ClusterError as error:
-            ended.append(str(error))
-
-    thread = threading.Thread(target=first)
-    thread.start()
-    while len(list(tmp_path.iterdir())) < 2 and thread.is_alive():
-        time.sleep(0.01)
-    does()
-    thread.join()
-    return ended
-
-
-@pytest.mark.long
-def test_two_programs_at_once_are_refused_and_closing_ends_the_one_that_runs(tmp_path):
-    with labextras.cluster.processes(2) as several:
-
-        def another():
-            with pytest.raises(ClusterError, match="these processes run another program: wait for its end, or begin"):
-                several.run(chatty, word="x")
-            several.close()
-
-        assert while_it_runs(several, tmp_path, another)[0].startswith("these processes are closed")
 
 
 def leaves_a_child(process, ends):
@@ -358,14 +301,13 @@ LOCK = threading.Lock()
 @pytest.mark.parametrize(
     ("program", "settings", "sentence"),
     [
-        (lambda process: {"good": 1, "bad": threading.Lock()}, {}, r"said: what it returned as 'bad' cannot be sent"),
-        (lambda process: [1, (n for n in "x")], {}, r"said: item 1 of what it returned cannot be sent to .*generator"),
+        (lambda process: LOCK, {}, r"<lambda>, with its arguments and what it uses, cannot be sent to another .*lock"),
+        (chatty, {"word": LOCK}, r"^chatty, with its arguments and what it uses, cannot be .*: make them there$"),
+        (lambda process: {"bad": threading.Lock()}, {}, r"^process 0 said: what it returned cannot be sent to .*lock"),
         (only_there, {}, r"^what process 0 returned cannot be read here: ModuleNotFoundError: .*'a_module_of_mine'$"),
-        (chatty, {"word": LOCK}, r"^argument 'word' of chatty cannot be sent to another process: .*lock"),
-        (lambda process: LOCK.locked(), {}, r"^LOCK, which <lambda> uses, cannot be sent to another process: .*lock"),
     ],
 )
-def test_what_cannot_be_sent_is_named(several, program, settings, sentence):
+def test_what_cannot_be_sent_is_told(several, program, settings, sentence):
     with pytest.raises(ClusterError, match=sentence):
         several.run(program, processes=1, **settings)
 
@@ -373,19 +315,6 @@ def test_what_cannot_be_sent_is_named(several, program, settings, sentence):
 def fails(process):
     if process.number:
         raise KeyError("nothing here")
-
-
-def cannot_be_sent(process):
-    return threading.Lock()
-
-
-class Wordless(Exception):
-    def __str__(self):
-        raise ValueError
-
-
-def fails_without_words(process):
-    raise Wordless
 
 
 def waits_for_ever(process):
@@ -406,8 +335,6 @@ def dies_again(process):
     ("program", "sentence"),
     [
         (fails, r"^process 1 said: KeyError: 'nothing here' \(in fails, line 3\)$"),
-        (fails_without_words, r"^process 0 said: Wordless \(in fails_without_words, line 2\)"),
-        (cannot_be_sent, r"process 0 said: what it returned cannot be sent to another process: .*lock"),
         (waits_for_ever, r"^process 1 had not ended 0\.5 s later, and was ended$"),
         (leaves, r"process 0 said: SystemExit: 3 \(in leaves, line"),
         (dies_again, r"^process 1 \(.*\) died at .*, killed by signal 11$"),
@@ -428,8 +355,8 @@ def both_wait(process):
     time.sleep(1000)
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("when", [0, 0.003, 1, 0.03, 2])
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("when", [0.003, 1, 2])
 def test_the_stop_button_ends_the_programs(several, when):
     """So many of them run already, or so many seconds have passed: starting is a dialogue that must not be cut off."""
     before = mine()
@@ -494,24 +421,6 @@ def test_how_many_processes_there_may_be_is_said():
     for count in (0, 17, True):
         with pytest.raises(ValueError, match=f"count is {count}; allowed: a whole number from 1 to 16"):
             labextras.cluster.processes(count)
-
-
-@pytest.mark.long
-def test_processes_that_end_leave_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    here = psutil.Process()
-    labextras.cluster.processes(1).close()  # what the first one loads stays
-
-    def state():
-        return {child.pid for child in here.children(recursive=True)}, threading.active_count(), here.num_fds()
-
-    before = state()
-    with labextras.cluster.processes(2) as found:
-        assert len(found.run(chatty, word="x").results) == 2
-    with pytest.raises(ClusterError, match="these processes are closed"):
-        found.run(chatty, word="x")
-    until(lambda: state() == before, "all that it had opened to be closed")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_trace_of_one_process_keeps_its_causes(several):
