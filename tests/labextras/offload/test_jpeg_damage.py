@@ -115,7 +115,7 @@ def test_sampling_factors_that_the_host_cannot_judge_are_refused_and_not_called_
 
 def test_data_of_an_arithmetic_coder_are_refused_for_no_decoder_warns_of_their_end(decoder):
     _, (state,) = decode_among_good(decoder, [GOOD.replace(b"\xff\xc0", b"\xff\xc9", 1)])
-    assert str(state).startswith("not decoded: arithmetic-coded JPEG; no decoder can tell whether such a file is whole")
+    assert str(state).startswith("not decoded: arithmetic JPEG; no decoder can tell whether such a file is whole")
 
 
 def test_a_lossless_file_is_refused_for_tensorflow_does_not_decode_it(decoder):

@@ -100,15 +100,13 @@ def test_the_single_work_item_kernels_give_the_same_bits(decoder):
 def test_wide_quantisers_extended_frames_and_other_tables_are_decoded(decoder):
     image = corpus.photo(45, 61)
     # Lengths 1, 2, 3 ... in turn: symbols late in the list have codes of 16 bits.
-    late = bytes([1] * 7 + [0] * 8 + [200]) + header.STANDARD_AC[0][16:][::-1]
-    late = late[:15] + bytes([len(header.STANDARD_AC[0]) - 16 - 7]) + late[16:]
+    dc, _, ac, _ = corpus.standard_tables()
+    late = bytes([1] * 7 + [0] * 8 + [len(ac) - 16 - 7]) + ac[16:][::-1]
     files = [
         corpus.encode(image, "420", wide=True),
         corpus.encode(image, "422", wide=True, quantiser=np.arange(64) * 40 + 250),
         corpus.encode(image, "444", frame=0xC1),
-        corpus.encode(image, "440", tables=[header.STANDARD_DC[0]] * 2 + [late] * 2),
-        corpus.encode(image, "420", huffman_tables=False),
-        corpus.encode(image, "grey", huffman_tables=False, restart=2),
+        corpus.encode(image, "440", tables=[dc] * 2 + [late] * 2),
         corpus.encode(image, "444", factors=[(2, 1)] * 3),
         corpus.encode(image, "444", factors=[(1, 2)] * 3),
         corpus.encode(image, "422", factors=[(2, 2), (1, 2), (1, 2)]),
@@ -205,15 +203,16 @@ def test_other_kinds_are_decoded_on_the_host_counted_and_reported(decoder):
         corpus.progressive(mode="CMYK"),
         corpus.progressive(mode="L", progressive=True),
         corpus.encode(corpus.photo(40, 40), factors=[(4, 1), (1, 1), (1, 1)]),
+        *(corpus.encode(corpus.photo(40, 40), kind, huffman_tables=False) for kind in ("420", "grey")),
     ]
     decoded = decoder.decode(files)
-    assert sum(status.where == "host" for status in decoded.status) == 4
-    assert [s.where for s in decoded.status] == ["host", "device", "host", "host", "host"]
-    assert [s.code for s in decoded.status] == ["progressive", "fine", "components", "progressive", "sampling"]
+    assert [s.where for s in decoded.status] == ["host", "device"] + ["host"] * 5
+    codes = ["progressive", "fine", "components", "progressive", "sampling", "tables", "tables"]
+    assert [s.code for s in decoded.status] == codes
     for data, image in zip(files, decoded.images, strict=True):
         assert np.array_equal(image, corpus.expected(data))
     assert str(decoded).splitlines()[:2] == [
-        "5 files: 1 decoded on the device, 4 on the host, 0 not decoded",
+        "7 files: 1 decoded on the device, 6 on the host, 0 not decoded",
         "  0: decoded on the host: progressive JPEG (byte 158)",
     ]
 
