@@ -114,13 +114,6 @@ def test_no_driver_at_all_is_one_sentence_with_a_remedy(home, tmp_path):
     assert re.search(r"NoDevice: pyopencl cannot be imported here \(no pyopencl here\); .*install", last), done.stderr
 
 
-@pytest.mark.long
-def test_the_names_on_offer_are_functions_whatever_was_imported_before():
-    code = "import labextras.offload.opencl.devices, labextras.offload.preprocessor, labextras.offload as o; "
-    code += "assert callable(o.devices) and callable(o.preprocess), o.devices"
-    assert python(code).returncode == 0
-
-
 # -- drivers beside TensorFlow ---------------------------------------------------------------
 
 
@@ -202,13 +195,6 @@ def test_pips_pocl_is_not_used_on_a_processor_that_it_cannot_compile_for():
     assert drivers.knows_processor("conda", YOUNG), "a newer PoCL compiles for every processor"
 
 
-@pytest.mark.long
-@pytest.mark.opencl
-def test_every_device_that_is_listed_compiles_a_kernel():
-    for device in offload.devices():
-        assert offload.Engine(device).build("kernel void nothing(global int *x) {}").kernel_names == "nothing"
-
-
 def test_intels_runtime_is_found_where_pip_put_it_unless_the_reader_chose_the_drivers(home, tmp_path):
     info = tmp_path / "site" / "intel_opencl_rt-1.0.dist-info"
     info.mkdir(parents=True)
@@ -280,22 +266,6 @@ def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a
     assert result == "sum 135"
     assert "cannot be written to" in done.stderr
     assert not Path(place).exists(), "it goes with the process"
-
-
-@pytest.mark.long
-@pytest.mark.opencl
-def test_a_machine_where_nothing_can_be_written_works_from_temporary_folders(tmp_path):
-    (tmp_path / "file").write_text("")
-    code = "from labkit.common import shipped; shipped.checkout = lambda: None\n" + KERNEL
-    code += (
-        "from labextras.offload import try_kernel\nprint(try_kernel('kernel void f() {}', 'f', [], 1, limit_s=300))\n"
-    )
-    code += "import os; print(os.environ['POCL_CACHE_DIR'])"
-    done = python(code, XDG_CACHE_HOME=str(tmp_path / "file"))
-    result, tried, place = done.stdout.splitlines()
-    assert (result, tried) == ("sum 135", "f ran: nothing to write to"), done.stderr
-    assert done.stderr.count("cannot be written to") == 1
-    assert not Path(place).exists()
 
 
 @pytest.mark.long

@@ -137,12 +137,6 @@ def test_shares_lie_between_0_and_1_and_point_inside(n_in, n_out):
     assert (np.diff(table.first) >= 0).all()
 
 
-@pytest.mark.parametrize(("n_in", "n_out"), [(0, 5), (5, 0)])
-def test_a_row_of_no_pixels_is_refused(n_in, n_out):
-    with pytest.raises(ValueError, match="each needs at least 1"):
-        resize.pairs(n_in, n_out)
-
-
 # -- augmentation ------------------------------------------------------------------
 
 
@@ -304,12 +298,6 @@ def test_every_kernel_has_a_twin(sources):
     # Of `…_bytes` and its sister it is one: `labextras.offload.twins.fused.as_bytes` of the same levels.
     kernels = {re.sub("(_bytes)?(_task)?$", "", name) for text in sources.values() for name in kernels_of(text)}
     assert kernels <= set(reference.__all__)
-
-
-def test_every_twin_is_there_and_an_unknown_one_is_told():
-    assert all(callable(getattr(reference, name)) for name in reference.__all__)
-    with pytest.raises(AttributeError, match="resise"):
-        reference.resise  # noqa: B018
 
 
 # -- one launch, one kernel ----------------------------------------------------------
