@@ -7,17 +7,16 @@ card that was killed.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import stat
 import tempfile
 import time
-import weakref
 from collections.abc import Callable
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from labextras.card import protocol
 from labextras.card.protocol import MessageError, Op, Refused, Request
@@ -30,7 +29,7 @@ START_TIMEOUT_S = 180
 #: Seconds that it may take to end after SIGTERM; then it is killed.
 STOP_TIMEOUT_S = 5
 #: Errors of a request for the status, if the card does not run, or another program answers.
-NO_STATUS = (OSError, EOFError, MessageError, Refused, ValueError, TypeError)
+NO_STATUS = (OSError, EOFError, MessageError, Refused, msgspec.MsgspecError)
 #: Seconds that a killed process may hold its lock, until the system has taken apart what it had: for a start, which
 #: cannot know that it was killed; and for a stop, which has killed it, on a machine without a free core.
 _DYING_S, _KILLED_S = 1, 60
@@ -40,7 +39,7 @@ on_stop: list[Callable[[str], Any]] = []
 _SOCKET_LIMIT = 103
 
 
-class Running(NamedTuple):
+class Running(msgspec.Struct, frozen=True):
     """A card that runs, and what it has done so far.
 
     `since` is its start in seconds of `time.time`; `largest` is the number of images in its largest batch.
@@ -51,10 +50,10 @@ class Running(NamedTuple):
     root: str
     device: str
     since: float
-    requests: int
-    images: int
-    batches: int
-    largest: int
+    requests: int = 0
+    images: int = 0
+    batches: int = 0
+    largest: int = 0
 
     def __str__(self) -> str:
         """Return one line for a terminal."""
@@ -78,25 +77,20 @@ def folder() -> Path:
     name = f"labkit-{os.getuid()}"
     longest = _SOCKET_LIMIT - len(f"/{name}/.sock") - 32
     if given := os.environ.get("LABKIT_CARDS"):
-        place = expanded("LABKIT_CARDS", given).absolute()
-        if len(os.fsencode(place)) > longest:
-            raise ValueError(
-                f"{place} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}"
-            )
+        places = [expanded("LABKIT_CARDS", given).absolute()]
     else:
-        places = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]
-        place = next(Path(one) for one in places if 0 < len(os.fsencode(one)) <= longest and os.access(one, os.W_OK))
-    place /= name
-    try:
+        places = [Path(one) for one in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp") if one]
+        places = [one for one in places if os.access(one, os.W_OK)]
+    place = next((one / name for one in places if len(os.fsencode(one)) <= longest), None)
+    if place is None:
+        raise ValueError(
+            f"{places[0]} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}"
+        )
+    with contextlib.suppress(OSError):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = place.lstat()
-    except OSError as error:
-        why = f"is not a folder of yours and cannot be made ({error.strerror})"
-        raise PermissionError(f"{place} {why}: set LABKIT_CARDS to another place") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{place} is not a folder of yours: remove it, or set LABKIT_CARDS to another")
-    if found.st_mode & 0o077:
-        place.chmod(0o700)
+    if place.is_symlink() or not place.is_dir() or place.stat().st_uid != os.getuid():
+        raise PermissionError(f"{place} is not a folder of yours and cannot be made: set LABKIT_CARDS to another place")
+    place.chmod(0o700)
     return place
 
 
@@ -189,7 +183,7 @@ def status() -> list[Running]:
 
 
 def _status(name: str, timeout_s: float = 20) -> Running:
-    return Running(**json.loads(ask(name, Request(Op.STATUS, 1), timeout_s)))
+    return msgspec.json.decode(ask(name, Request(Op.STATUS, 1), timeout_s), type=Running)
 
 
 def start(
@@ -288,7 +282,6 @@ class Card:
         self.name, self.root, self.device = protocol.check_card(name), expanded("root", root).absolute(), device
         Root(root)
         self._child: processes.Child | None = None
-        self._finalizer: Any = None
 
     def __repr__(self) -> str:
         """Return name and state, the same on every machine."""
@@ -314,18 +307,21 @@ class Card:
 
     def start(self) -> Card:
         """Start the card, also after its process was killed; see `labextras.card.start` for what can go wrong."""
-        child = start(self.root, self.name, self.device, keeper=True)
-        if self._finalizer is not None:  # the process that was killed needs no other end
-            self._finalizer.detach()
-        self._child = child
-        # Also without `stop`: at the end of this process, and when this object is no longer referenced.
-        self._finalizer = weakref.finalize(self, _stop_child, self._child, self.name, os.getpid())
+        self._child = start(self.root, self.name, self.device, keeper=True)
         return self
 
     def stop(self) -> None:
-        """Stop the card; a second call, or one after its process was killed, tidies up."""
-        if self._finalizer is not None:
-            self._finalizer()
+        """Stop the card; a second call, or one after its process was killed, tidies up; one in a fork stops nothing.
+
+        It ends without this call, too: with this process, and when this object is no longer referenced.
+        """
+        if self._child is None:
+            return
+        self._child.end()
+        with contextlib.suppress(OSError):
+            sweep(self.name)
+        for call in on_stop:
+            call(self.name)
 
     def kill(self) -> None:
         """Kill its process at once (SIGKILL), as a crash or a power cut would: its socket stays behind."""
@@ -358,14 +354,3 @@ class Card:
             For a path outside the root, and whatever else `labextras.card.uri` refuses.
         """
         return protocol.uri(self.name, protocol.below(self.root, path), **parameters)
-
-
-def _stop_child(child: processes.Child, name: str, owner: int) -> None:
-    """Stop a child that is a card, and remove what it may have left; a fork of this process leaves it alone."""
-    if os.getpid() != owner:
-        return
-    child.end()
-    with contextlib.suppress(OSError):
-        sweep(name)
-    for call in on_stop:
-        call(name)

@@ -237,8 +237,6 @@ def test_folders_look_as_they_do_on_the_disk(ssd, images):
     assert walked == {("", 2, len(top) - 2), ("odd", 0, COUNT // 2), ("even", 0, COUNT // 2)}
     found, real = gfile.stat(ssd.uri("words.txt")), os.stat(images / "words.txt")
     assert (found.length, found.mtime_nsec) == (real.st_size, real.st_mtime_ns)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a folder takes no parameters"):
-        gfile.stat("smartssd://ssd/odd?size=8")
 
 
 # -- every method of the class -------------------------------------------------------------
@@ -338,7 +336,6 @@ def test_every_method_of_tensorflows_class_does_what_its_row_says(ssd, images):
         elif method.works:
             use(ssd)
         else:
-            assert "PermissionDeniedError" in method.plugin
             with pytest.raises(PERMISSION, match="a card is read, and never written"):
                 use(ssd)
     assert (images / "words.txt").is_file()
