@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from labextras.card import process, protocol
+from labkit.common.numbers import number
 from labkit.sources import photos
 
 SOURCE = Path(__file__).with_name("smartssd_filesystem.cc")
@@ -140,10 +141,8 @@ def register() -> None:
 def _timeout_s() -> float:
     given = os.environ.get("LABKIT_CARD_TIMEOUT_S") or str(TIMEOUT_S)
     with contextlib.suppress(ValueError):
-        if 0 < float(given) <= protocol.TIMEOUT_LIMIT_S:
-            return float(given)
-    allowed = f"seconds above 0, at most {protocol.TIMEOUT_LIMIT_S}"
-    raise ValueError(f"LABKIT_CARD_TIMEOUT_S is {given!r}; allowed: {allowed}")
+        given = float(given)
+    return number("LABKIT_CARD_TIMEOUT_S", given, above=0, most=protocol.TIMEOUT_LIMIT_S, unit="of seconds")
 
 
 def _framework(folder: Path) -> Path:

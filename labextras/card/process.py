@@ -9,8 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import tempfile
 import time
+import weakref
 from collections.abc import Callable
 from multiprocessing import connection
 from pathlib import Path
@@ -28,8 +28,6 @@ from labkit.common.files import expanded
 START_TIMEOUT_S = 180
 #: Seconds that it may take to end after SIGTERM; then it is killed.
 STOP_TIMEOUT_S = 5
-#: Errors of a request for the status, if the card does not run, or another program answers.
-NO_STATUS = (OSError, EOFError, MessageError, Refused, msgspec.MsgspecError)
 #: Seconds that a killed process may hold its lock, until the system has taken apart what it had: for a start, which
 #: cannot know that it was killed; and for a stop, which has killed it, on a machine without a free core.
 _DYING_S, _KILLED_S = 1, 60
@@ -65,7 +63,7 @@ def folder() -> Path:
     """Return the private folder for the locks and sockets of this user's cards, and make it where it is missing.
 
     It is called ``labkit-1000`` with the number of the user, so that nothing of others is in it, and lies in the folder
-    that LABKIT_CARDS names; else in XDG_RUNTIME_DIR, or in the folder for temporary files.
+    that LABKIT_CARDS names; else in XDG_RUNTIME_DIR, or in /tmp.
 
     Raises
     ------
@@ -76,16 +74,11 @@ def folder() -> Path:
     """
     name = f"labkit-{os.getuid()}"
     longest = _SOCKET_LIMIT - len(f"/{name}/.sock") - 32
-    if given := os.environ.get("LABKIT_CARDS"):
-        places = [expanded("LABKIT_CARDS", given).absolute()]
-    else:
-        places = [Path(one) for one in (os.environ.get("XDG_RUNTIME_DIR"), tempfile.gettempdir(), "/tmp") if one]
-        places = [one for one in places if os.access(one, os.W_OK)]
-    place = next((one / name for one in places if len(os.fsencode(one)) <= longest), None)
-    if place is None:
-        raise ValueError(
-            f"{places[0]} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}"
-        )
+    given = os.environ.get("LABKIT_CARDS") or os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
+    place = expanded("LABKIT_CARDS", given).absolute()
+    if len(os.fsencode(place)) > longest:
+        raise ValueError(f"{place} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}")
+    place /= name
     with contextlib.suppress(OSError):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
     if place.is_symlink() or not place.is_dir() or place.stat().st_uid != os.getuid():
@@ -110,20 +103,19 @@ def take(path: str | os.PathLike[str], timeout_s: float = 0) -> int | None:
     until = time.monotonic() + timeout_s
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with contextlib.ExitStack() as unless_taken:
-            unless_taken.callback(os.close, handle)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(handle), os.stat(path)):
-                    os.ftruncate(handle, 0)
-                    unless_taken.pop_all()
-                    return handle
-            except FileNotFoundError:
-                continue
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    return None
-                time.sleep(0.02)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                os.ftruncate(handle, 0)
+                return handle
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                os.close(handle)
+                return None
+            time.sleep(0.02)
+        os.close(handle)
 
 
 def remove(place: Path, name: str) -> None:
@@ -177,7 +169,8 @@ def status() -> list[Running]:
     found = []
     for path in sorted(folder().glob("*.lock")):
         if not sweep(path.stem):
-            with contextlib.suppress(*NO_STATUS):
+            # It may be on its way out, or another program answers.
+            with contextlib.suppress(OSError, EOFError, MessageError, Refused, msgspec.MsgspecError):
                 found.append(_status(path.stem, 5))
     return found
 
@@ -300,33 +293,17 @@ class Card:
         """Whether its process lives."""
         return self._child is not None and self._child.running
 
-    @property
-    def pid(self) -> int | None:
-        """The number of its process; None where it does not run."""
-        return self._child.process.pid if self.running else None
-
     def start(self) -> Card:
         """Start the card, also after its process was killed; see `labextras.card.start` for what can go wrong."""
         self._child = start(self.root, self.name, self.device, keeper=True)
+        # Also without `stop`: at the end of this process, and when this object is no longer referenced.
+        self._end = weakref.finalize(self, _end, self._child, self.name)
         return self
 
     def stop(self) -> None:
-        """Stop the card; a second call, or one after its process was killed, tidies up; one in a fork stops nothing.
-
-        It ends without this call, too: with this process, and when this object is no longer referenced.
-        """
-        if self._child is None:
-            return
-        self._child.end()
-        with contextlib.suppress(OSError):
-            sweep(self.name)
-        for call in on_stop:
-            call(self.name)
-
-    def kill(self) -> None:
-        """Kill its process at once (SIGKILL), as a crash or a power cut would: its socket stays behind."""
-        if self.running:
-            self._child.kill()
+        """Stop the card, or tidy up after one that was killed; a fork of this process stops nothing."""
+        if self._child is not None:
+            self._end()
 
     def status(self) -> Running:
         """Return facts and counts of the card.
@@ -354,3 +331,12 @@ class Card:
             For a path outside the root, and whatever else `labextras.card.uri` refuses.
         """
         return protocol.uri(self.name, protocol.below(self.root, path), **parameters)
+
+
+def _end(child: processes.Child, name: str) -> None:
+    """End a child that is a card, remove what it may have left, and tell who reads from it."""
+    child.end()
+    with contextlib.suppress(OSError):
+        sweep(name)
+    for call in on_stop:
+        call(name)

@@ -258,16 +258,6 @@ def test_a_damaged_kernel_is_gone_when_the_cache_is_emptied(home, tmp_path):
     assert python(home + KERNEL).stdout == "sum 135\n"
 
 
-@pytest.mark.opencl
-def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a_warning(home, tmp_path):
-    (tmp_path / "kernels").write_text("a file, no folder")
-    done = python(home + KERNEL + "import os; print(os.environ['POCL_CACHE_DIR'])")
-    result, place = done.stdout.splitlines()
-    assert result == "sum 135"
-    assert "cannot be written to" in done.stderr
-    assert not Path(place).exists(), "it goes with the process"
-
-
 @pytest.mark.long
 @pytest.mark.opencl
 def test_a_folder_of_the_readers_is_used_and_never_emptied(home, tmp_path):
