@@ -188,24 +188,21 @@ def run(place: Path, link: connection.Connection) -> None:
     if lock is None:
         sys.exit(f"a card called {place.name} runs already")
     os.pwrite(lock, str(os.getpid()).encode(), 0)
-    # Held while the socket is put in its place, and at the end. A signal may come while this thread holds it.
-    socket_lock = threading.RLock()
 
     def leave(code: int = 0) -> None:
         # The lock of the name is still held, so that only files of this card are removed. Nothing else is waited for:
         # threads may be in a kernel that does not end, or in a driver that cannot be unloaded.
-        with socket_lock:
-            try:
-                process.remove(place.parent, place.name)
-            finally:
-                os._exit(code)
+        try:
+            process.remove(place.parent, place.name)
+        finally:
+            os._exit(code)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: leave())
     if settings["keeper"]:
         processes.leave_with_parent(leave)
     try:
-        serve(settings, place, socket_lock, link)
+        serve(settings, place, link)
     except Exception as error:
         print(" ".join(str(error).split()) or type(error).__name__, file=sys.stderr, flush=True)
         leave(1)
@@ -220,8 +217,8 @@ def check_worker(worker: Worker) -> None:
     worker.submit(file.getvalue(), Recipe(224)).result()
 
 
-def serve(settings: dict[str, Any], place: Path, socket_lock: Any, link: connection.Connection) -> None:
-    """Take the device, open the socket while `socket_lock` is held, say so, and answer for ever."""
+def serve(settings: dict[str, Any], place: Path, link: connection.Connection) -> None:
+    """Take the device, open the socket, say so, and answer for ever."""
     root = Root(settings["root"])
 
     from labextras.offload.opencl import drivers
@@ -237,9 +234,8 @@ def serve(settings: dict[str, Any], place: Path, socket_lock: Any, link: connect
     # Renamed into place: a socket at this path belongs to a card that accepts connections, or it is a leftover.
     aside = f"{place}.new"
     Path(aside).unlink(missing_ok=True)
-    with socket_lock:
-        listener = connection.Listener(aside, "AF_UNIX", backlog=256)
-        os.replace(aside, f"{place}.sock")
+    listener = connection.Listener(aside, "AF_UNIX", backlog=256)
+    os.replace(aside, f"{place}.sock")
     link.send(True)
     while True:
         try:

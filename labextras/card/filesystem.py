@@ -17,7 +17,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -89,7 +88,9 @@ def build() -> Path:
     built = place()
     if built.is_file():
         return built
-    framework = _framework(Path(tf.sysconfig.get_lib()))
+    framework = next(Path(tf.sysconfig.get_lib()).glob("libtensorflow_framework.*"), None)
+    if framework is None:
+        raise RuntimeError("smartssd:// needs libtensorflow_framework, which TensorFlow's wheels for Linux have")
     words = compiler()
     built.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built.parent, prefix=".build-") as folder:
@@ -143,14 +144,6 @@ def _timeout_s() -> float:
     with contextlib.suppress(ValueError):
         given = float(given)
     return number("LABKIT_CARD_TIMEOUT_S", given, above=0, most=protocol.TIMEOUT_LIMIT_S, unit="of seconds")
-
-
-def _framework(folder: Path) -> Path:
-    """Return the library that holds TensorFlow's C interface."""
-    name = "libtensorflow_framework.2.dylib" if sys.platform == "darwin" else "libtensorflow_framework.so.2"
-    if not (folder / name).is_file():
-        raise RuntimeError(f"smartssd:// needs TensorFlow's {name}, which is not in {folder}; Linux's wheels have it")
-    return folder / name
 
 
 # -- what the plugin does -----------------------------------------------------------

@@ -167,11 +167,11 @@ def ask(name: str, request: Request, timeout_s: float = 20) -> bytes:
 def status() -> list[Running]:
     """Return the cards that run, by name; what dead ones left behind is removed."""
     found = []
-    for path in sorted(folder().glob("*.lock")):
-        if not sweep(path.stem):
+    for name in sorted({path.stem for path in folder().iterdir()}):
+        if not sweep(name):
             # It may be on its way out, or another program answers.
             with contextlib.suppress(OSError, EOFError, MessageError, Refused, msgspec.MsgspecError):
-                found.append(_status(path.stem, 5))
+                found.append(_status(name, 5))
     return found
 
 

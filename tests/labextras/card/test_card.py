@@ -290,33 +290,10 @@ def test_a_path_may_be_given_without_the_dots_or_the_link_of_the_root(root, tmp_
             ssd.uri(tmp_path / "1.jpg")
 
 
-@pytest.mark.parametrize("path", ["..", "../x", "in/../../x", "in/../x", "/../x", "in/..", "a\0b"])
-def test_a_path_that_leads_out_is_not_put_together(root, path):
-    words = r"leads out of the card; allowed: a path from its root, without '\.\.'"
-    with pytest.raises(ValueError, match=words):
-        card.uri("card0", path, size=8)
-    for inside in (path.lstrip("/"), f"{root}/{path}"):
-        with pytest.raises(ValueError, match=words):
-            card.Card(root).uri(inside)
-
-
 @pytest.mark.parametrize("path", ["q?size=7.jpg", "in/?=", "*?=*"])
 def test_a_path_whose_end_looks_like_parameters_is_not_put_together(root, path):
     with pytest.raises(ValueError, match=r"the path '.*' would be read with the parameters '.*'; allowed: "):
         card.Card(root).uri(path, size=8)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"size": True}, "size is 'True'; allowed: a whole number from 1 to 4096"),
-        ({"size": 8, "dtype": np.float64}, "dtype is .*float64.*; allowed: uint8 or float32"),
-        ({"sise": 8}, "the parameter 'sise=8' is unknown"),
-    ],
-)
-def test_a_value_that_is_close_to_an_allowed_one_is_not_taken_for_it(root, parameters, words):
-    with pytest.raises(ValueError, match=words):
-        card.Card(root).uri("a.jpg", **parameters)
 
 
 # -- asked -----------------------------------------------------------------------------------
@@ -342,26 +319,6 @@ def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(asked):
     assert after.images - before.images == 5 * COUNT
     assert after.batches - before.batches < 5 * COUNT
     assert 1 < after.largest <= 64
-
-
-@pytest.mark.long
-@opencl
-def test_one_damaged_image_harms_no_other_of_its_batch(asked):
-    names = [f"{i}.jpg?size=8" for i in range(6)] + ["damaged.jpg?size=8"]
-    together = threading.Barrier(len(names))
-
-    def one(name):
-        together.wait()
-        try:
-            return len(read(name))
-        except Refused as refused:
-            return refused
-
-    with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
-        *good, bad = pool.map(one, names)
-    assert good == [192] * 6
-    assert bad.code == Code.DATA_LOSS
-    assert "the JPEG is damaged" in str(bad)
 
 
 @opencl

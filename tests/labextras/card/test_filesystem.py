@@ -568,20 +568,6 @@ def test_a_second_registration_changes_nothing(monkeypatch):
         card.register()
 
 
-def test_the_environment_says_how_long_a_question_may_take(folder, monkeypatch):
-    monkeypatch.setenv("LABKIT_CARD_TIMEOUT_S", "0.2")
-    card.register()
-    try:
-        with (
-            liar(folder, "mute", ["silence"]),
-            pytest.raises(tf.errors.DeadlineExceededError, match=r"0\.2 s"),
-        ):
-            tf.io.read_file("smartssd://mute/f1")
-    finally:
-        monkeypatch.delenv("LABKIT_CARD_TIMEOUT_S")
-        card.register()
-
-
 def test_a_machine_without_a_compiler_gets_a_sentence(monkeypatch, tmp_path):
     monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -179,18 +179,6 @@ def test_what_the_device_does_not_decode_is_decoded_by_the_host_and_counted(make
     assert repr(batch) == "Preprocessed(4 images of 224×224, float32, augmented; 1 decoded by the host, 1 failed)"
 
 
-def test_a_batch_of_failures_and_an_empty_one_are_batches(make):
-    assert not make()([b"", b"x"]).images.any()
-    assert make()([]).images.shape == (0, 224, 224, 3)
-    assert make()([]).status == []
-
-
-def test_grey_files_have_three_equal_channels(make):
-    image = make()([jpeg(smooth(50, 70)[..., 0])]).images
-    assert image.any()
-    assert (np.ptp(image, axis=-1) == 0).all()
-
-
 # -- the same twice, and memory -----------------------------------------------------------------
 
 
@@ -217,20 +205,6 @@ def test_a_result_that_somebody_holds_is_not_written_again(engine):
     for i, part in enumerate(held):
         twin = fused.as_float(fused.preprocess(noise([(20, 20)] * 3, seed=i)[1], 16))
         np.testing.assert_array_equal(part, twin[2:])
-
-
-def test_a_tensor_made_from_a_result_survives_the_next_batches(engine):
-    import tensorflow as tf
-
-    from labextras.offload import Preprocessor
-
-    made = Preprocessor(engine, size=16)
-    dataset = tf.data.Dataset.range(8).map(
-        lambda i: tf.numpy_function(lambda i: made.pixels(noise([(20, 20)] * 3, seed=int(i))).images, [i], tf.float32)
-    )
-    for i, tensor in enumerate(list(dataset.prefetch(4))):
-        twin = fused.as_float(fused.preprocess(noise([(20, 20)] * 3, seed=i)[0], 16))
-        np.testing.assert_array_equal(tensor[0], twin)
 
 
 def test_threads_take_turns(engine):

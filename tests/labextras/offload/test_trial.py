@@ -118,7 +118,6 @@ def test_the_child_is_kept_and_another_takes_its_place_after_a_crash():
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("while (x[0] >= 0) x[1] += 1;", "f was still running after 5 s and was stopped: a loop without an end"),
         ("for (;;) ;", "f was still running after 5 s and was stopped: a loop without an end"),
         (
             "if (get_local_id(0) < 2) barrier(CLK_LOCAL_MEM_FENCE); x[get_global_id(0)] = 1;",
