@@ -134,7 +134,7 @@ def main() -> None:
         )
         shards = records.write(copied, folder / "shards", 4, progress=False)
         with card.Card(folder, name=f"bench{os.getpid()}") as running:
-            other = psutil.Process(running.pid)
+            other = psutil.Process(running.status().pid)
             sets = variants(folder, shards, running, copied)
             outcomes: dict[str, list[Outcome]] = {name: [] for name in sets}
             for dataset in sets.values():

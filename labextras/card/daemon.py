@@ -10,19 +10,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import json
 import os
 import signal
-import socket
-import struct
 import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import Future
-from multiprocessing.connection import Connection
+from multiprocessing import connection
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from labextras.card import process, protocol, shards
 from labextras.card.protocol import Code, MessageError, Op, Recipe, Refused, Request
@@ -31,8 +29,6 @@ from labextras.card.worker import Worker, counter
 from labkit.common import processes
 from labkit.sources import framing
 
-#: Seconds that a client may take to receive one reply; then the connection is closed.
-SEND_TIMEOUT_S = 60
 #: Bytes of a file that one reply may have: what is wanted beyond comes with the next request.
 REPLY_LIMIT = 64 << 20
 #: Bytes of records that are made at once, even if fewer are wanted: enough of them to fill a batch.
@@ -48,11 +44,11 @@ class Server:
     ----------
     root : Root
     worker : Worker
-    facts : dict
-        What `labextras.card.status` shows beside the counts.
+    facts : Running
+        What `labextras.card.status` shows, without the counts.
     """
 
-    def __init__(self, root: Root, worker: Worker, facts: dict[str, Any]) -> None:
+    def __init__(self, root: Root, worker: Worker, facts: process.Running) -> None:
         self.root, self.worker, self.facts = root, worker, facts
         self._requests = 0
         self._lock = threading.Lock()
@@ -71,23 +67,19 @@ class Server:
         self._requests += 1
         op, name = request.op, request.name
         if op == Op.STATUS:
-            work = self.worker
-            counts = {"images": work.images, "batches": work.batches, "largest": work.largest}
-            return [json.dumps({**self.facts, "requests": self._requests, **counts}).encode()]
+            counts = {count: getattr(self.worker, count) for count in ("images", "batches", "largest")}
+            return [msgspec.json.encode(msgspec.structs.replace(self.facts, requests=self._requests, **counts))]
         path, query = protocol.split(name)
         recipe = protocol.recipe(query)
         if op == Op.GLOB:
             behind = f"?{query}" if query else ""
             return _names([found + behind for found, folder in self.root.glob(path) if not (folder and query)])
         if op == Op.LIST:
-            _refuse_parameters(query)
             return _names(self.root.list(path))
         if op == Op.STAT:
             entry = self.root.stat(path)
             length = entry.length
-            if entry.folder:
-                _refuse_parameters(query)
-            elif recipe:
+            if recipe and not entry.folder:
                 length = self.index(path, recipe).length if _is_shard(path) else recipe.nbytes
             return [protocol.STATISTICS.pack(length, entry.mtime_ns, entry.folder)]
         if op == Op.READ:
@@ -126,34 +118,22 @@ class Server:
         """Yield the payload of each record with pixels in it, up to the first that fails."""
         submitted = []
         for number in wanted:
+            place = index.places[number]
+            example = shards.Example(self.root.read(path, place.byte, place.length), recipe.feature)
+            submitted.append((number, example, self.worker.submit(example.jpeg, recipe, counter(path, number))))
+        for number, example, pixels in submitted:
             try:
-                payload = shards.payload(self.root, path, index.places[number])
-                example = shards.example(payload, recipe.feature)
-                pixels = self.worker.submit(payload[slice(*example.jpeg)], recipe, counter(path, number))
-            except Refused as refusal:
-                payload, example, pixels = b"", None, Future()
-                pixels.set_exception(refusal)
-            submitted.append((payload, example, pixels))
-            if example is None:
-                break
-        for number, (payload, example, pixels) in zip(wanted, submitted, strict=False):
-            try:
-                yield example.replaced(payload, pixels.result())
+                made = pixels.result()
             except Refused as refusal:
                 where = shards.place_in_words(path, number, index.places[number].byte)
                 raise Refused(refusal.code, f"{where}: {refusal}") from None
+            yield example.replaced(made)
 
     def index(self, path: str, recipe: Recipe) -> shards.Index:
         """Return where the records of a shard are; remembered until the file changes, and made one at a time."""
         entry = self.root.stat(path)
         with self._lock:
             return self._index(path, recipe.nbytes, recipe.feature, entry.length, entry.mtime_ns)
-
-
-def _refuse_parameters(query: str) -> None:
-    if query:
-        allowed = "a file, or a pattern such as photos/*.jpg?size=224"
-        raise Refused(Code.INVALID_ARGUMENT, f"a folder takes no parameters; allowed: {allowed}")
 
 
 def _names(names: list[str]) -> list[bytes]:
@@ -172,7 +152,7 @@ def _is_shard(path: str) -> bool:
 # -- sockets ----------------------------------------------------------------------
 
 
-def answer_client(server: Server, client: Connection) -> None:
+def answer_client(server: Server, client: connection.Connection) -> None:
     """Answer the requests of one client, one after the other, until it leaves or sends something else."""
     with contextlib.suppress(OSError, EOFError, MessageError), client:
         while True:
@@ -188,30 +168,17 @@ def answer_client(server: Server, client: Connection) -> None:
             client.send_bytes(protocol.pack_reply(request.id, code, payload))
 
 
-def accept(server: Server, listener: socket.socket) -> None:
-    """Give every client a thread."""
-    while True:
-        try:
-            peer, _ = listener.accept()
-            peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_TIMEOUT_S, 0))
-        except OSError:  # no descriptors left, for the moment
-            time.sleep(0.05)
-            continue
-        client = Connection(peer.detach())
-        threading.Thread(target=answer_client, args=(server, client), name="client", daemon=True).start()
-
-
 # -- start and end ----------------------------------------------------------------
 
 
-def run(place: Path, link: Connection) -> None:
+def run(place: Path, link: connection.Connection) -> None:
     """Run a card until the process gets a signal to end. Does not return.
 
     Parameters
     ----------
     place : path
         Of its socket and its lock, without their endings: the name of the card, in the folder of all cards.
-    link : Connection
+    link : connection.Connection
         Brings the settings: ``root``, ``device`` (part of a name, or None), ``keeper`` (whether the card ends with its
         parent). Takes True when the card serves.
     """
@@ -219,27 +186,23 @@ def run(place: Path, link: Connection) -> None:
     # A process that only looks whether a card holds the lock releases it at once.
     lock = process.take(f"{place}.lock", timeout_s=1)
     if lock is None:
-        print(f"a card called {place.name} runs already", file=sys.stderr, flush=True)
-        os._exit(1)
+        sys.exit(f"a card called {place.name} runs already")
     os.pwrite(lock, str(os.getpid()).encode(), 0)
-    # Held while the socket is put in its place, and at the end. A signal may come while this thread holds it.
-    socket_lock = threading.RLock()
 
     def leave(code: int = 0) -> None:
         # The lock of the name is still held, so that only files of this card are removed. Nothing else is waited for:
         # threads may be in a kernel that does not end, or in a driver that cannot be unloaded.
-        with socket_lock:
-            try:
-                process.remove(place.parent, place.name)
-            finally:
-                os._exit(code)
+        try:
+            process.remove(place.parent, place.name)
+        finally:
+            os._exit(code)
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: leave())
     if settings["keeper"]:
         processes.leave_with_parent(leave)
     try:
-        serve(settings, place, socket_lock, link)
+        serve(settings, place, link)
     except Exception as error:
         print(" ".join(str(error).split()) or type(error).__name__, file=sys.stderr, flush=True)
         leave(1)
@@ -254,8 +217,8 @@ def check_worker(worker: Worker) -> None:
     worker.submit(file.getvalue(), Recipe(224)).result()
 
 
-def serve(settings: dict[str, Any], place: Path, socket_lock: Any, link: Connection) -> None:
-    """Take the device, open the socket while `socket_lock` is held, say so, and answer for ever."""
+def serve(settings: dict[str, Any], place: Path, link: connection.Connection) -> None:
+    """Take the device, open the socket, say so, and answer for ever."""
     root = Root(settings["root"])
 
     from labextras.offload.opencl import drivers
@@ -265,25 +228,22 @@ def serve(settings: dict[str, Any], place: Path, socket_lock: Any, link: Connect
 
     device = offload.choose(settings["device"])
     worker = Worker(offload.Engine(device.opencl))
-    facts = {
-        "name": place.name,
-        "pid": os.getpid(),
-        "root": root.folder,
-        "device": f"{device.name} ({device.kind}, {device.platform})",
-        "since": time.time(),
-    }
-    server = Server(root, worker, facts)
+    kind = f"{device.name} ({device.kind}, {device.platform})"
+    server = Server(root, worker, process.Running(place.name, os.getpid(), root.folder, kind, time.time()))
     check_worker(worker)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
-        # Renamed into place: a socket at this path belongs to a card that accepts connections, or it is a leftover.
-        aside = f"{place}.new"
-        Path(aside).unlink(missing_ok=True)
-        with socket_lock:
-            listener.bind(aside)
-            listener.listen(256)
-            os.replace(aside, f"{place}.sock")
-        link.send(True)
-        accept(server, listener)
+    # Renamed into place: a socket at this path belongs to a card that accepts connections, or it is a leftover.
+    aside = f"{place}.new"
+    Path(aside).unlink(missing_ok=True)
+    listener = connection.Listener(aside, "AF_UNIX", backlog=256)
+    os.replace(aside, f"{place}.sock")
+    link.send(True)
+    while True:
+        try:
+            client = listener.accept()
+        except OSError:  # no descriptors left, for the moment
+            time.sleep(0.05)
+            continue
+        threading.Thread(target=answer_client, args=(server, client), name="client", daemon=True).start()
 
 
 if __name__ == "__main__":

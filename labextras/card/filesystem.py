@@ -2,7 +2,7 @@
 
 The plugin (``smartssd_filesystem.cc``, beside this file) uses TensorFlow's C interface for filesystems. The interface
 is the same in all versions that labkit runs with, but no version promises that; so each version has its own plugin.
-`METHODS` lists the methods of TensorFlow's filesystem class, what each is for, and what the plugin does with it.
+`METHODS` lists the methods of TensorFlow's filesystem class, what each is for, and whether the plugin does it.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ import ctypes
 import hashlib
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
 from labextras.card import process, protocol
+from labkit.common.numbers import number
 from labkit.sources import photos
 
 SOURCE = Path(__file__).with_name("smartssd_filesystem.cc")
@@ -87,7 +88,9 @@ def build() -> Path:
     built = place()
     if built.is_file():
         return built
-    framework = _framework(Path(tf.sysconfig.get_lib()))
+    framework = next(Path(tf.sysconfig.get_lib()).glob("libtensorflow_framework.*"), None)
+    if framework is None:
+        raise RuntimeError("smartssd:// needs libtensorflow_framework, which TensorFlow's wheels for Linux have")
     words = compiler()
     built.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built.parent, prefix=".build-") as folder:
@@ -139,37 +142,23 @@ def register() -> None:
 def _timeout_s() -> float:
     given = os.environ.get("LABKIT_CARD_TIMEOUT_S") or str(TIMEOUT_S)
     with contextlib.suppress(ValueError):
-        if 0 < float(given) <= protocol.TIMEOUT_LIMIT_S:
-            return float(given)
-    allowed = f"seconds above 0, at most {protocol.TIMEOUT_LIMIT_S}"
-    raise ValueError(f"LABKIT_CARD_TIMEOUT_S is {given!r}; allowed: {allowed}")
-
-
-def _framework(folder: Path) -> Path:
-    """Return the library that holds TensorFlow's C interface."""
-    name = "libtensorflow_framework.2.dylib" if sys.platform == "darwin" else "libtensorflow_framework.so.2"
-    if not (folder / name).is_file():
-        raise RuntimeError(f"smartssd:// needs TensorFlow's {name}, which is not in {folder}; Linux's wheels have it")
-    return folder / name
+        given = float(given)
+    return number("LABKIT_CARD_TIMEOUT_S", given, above=0, most=protocol.TIMEOUT_LIMIT_S, unit="of seconds")
 
 
 # -- what the plugin does -----------------------------------------------------------
 
 
 class Method(NamedTuple):
-    """One method: its `name` in C++, `what` TensorFlow calls it for, and what the `plugin` does."""
+    """A method of TensorFlow's filesystem class: its `name` in C++, `what` it is called for, and whether it `works`.
+
+    The plugin refuses whatever would change a card, which is read and never written.
+    """
 
     name: str
     what: str
-    plugin: str
+    works: bool
 
-    @property
-    def works(self) -> bool:
-        """Whether the plugin does it; it refuses whatever would change a card, which is read and never written."""
-        return not self.plugin.startswith(_NO)
-
-
-_NO = "refused: PermissionDeniedError, a card is read and never written"
 
 #: What TensorFlow calls each method for, in the order of ``tensorflow/core/platform/file_system.h``.
 _WHAT = {
@@ -195,21 +184,6 @@ _WHAT = {
     "TranslateName": "makes a name of the filesystem from a URI",
 }
 
-#: What the plugin does; it refuses all other methods.
-_PLUGIN = {
-    "NewRandomAccessFile": "asks nothing yet; the first read brings the image or the records, later ones are served "
-    "from them",
-    "NewReadOnlyMemoryRegionFromFile": "reads the whole file or image and keeps it as long as it is used",
-    "CopyFile": _NO + "; a copy to a disk works",
-    "FileExists": "asks the card",
-    "FilesExist": "asks the card for each",
-    "GetChildren": "asks the card; links out of it are left out",
-    "Stat": "asks the card; with a size, the length of the pixels",
-    "IsDirectory": "asks the card, as for Stat",
-    "GetFileSize": "asks the card, as for Stat",
-    "GetMatchingPaths": "lets the card match, and puts the parameters of the pattern behind every name",
-    "FlushCaches": "closes connections that nobody uses",
-    "TranslateName": "keeps the URI whole: the parameters are at its end",
-}
+_WRITES = ("New(Writable|Appendable)File", "(Recursively)?CreateDir", "Delete.*", "RenameFile", "CopyFile")
 
-METHODS = tuple(Method(name, what, _PLUGIN.get(name, _NO)) for name, what in _WHAT.items())
+METHODS = tuple(Method(name, what, not re.fullmatch("|".join(_WRITES), name)) for name, what in _WHAT.items())

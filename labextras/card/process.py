@@ -7,17 +7,16 @@ card that was killed.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
-import stat
-import tempfile
 import time
 import weakref
 from collections.abc import Callable
 from multiprocessing import connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+import msgspec
 
 from labextras.card import protocol
 from labextras.card.protocol import MessageError, Op, Refused, Request
@@ -29,8 +28,6 @@ from labkit.common.files import expanded
 START_TIMEOUT_S = 180
 #: Seconds that it may take to end after SIGTERM; then it is killed.
 STOP_TIMEOUT_S = 5
-#: Errors of a request for the status, if the card does not run, or another program answers.
-NO_STATUS = (OSError, EOFError, MessageError, Refused, ValueError, TypeError)
 #: Seconds that a killed process may hold its lock, until the system has taken apart what it had: for a start, which
 #: cannot know that it was killed; and for a stop, which has killed it, on a machine without a free core.
 _DYING_S, _KILLED_S = 1, 60
@@ -40,7 +37,7 @@ on_stop: list[Callable[[str], Any]] = []
 _SOCKET_LIMIT = 103
 
 
-class Running(NamedTuple):
+class Running(msgspec.Struct, frozen=True):
     """A card that runs, and what it has done so far.
 
     `since` is its start in seconds of `time.time`; `largest` is the number of images in its largest batch.
@@ -51,10 +48,10 @@ class Running(NamedTuple):
     root: str
     device: str
     since: float
-    requests: int
-    images: int
-    batches: int
-    largest: int
+    requests: int = 0
+    images: int = 0
+    batches: int = 0
+    largest: int = 0
 
     def __str__(self) -> str:
         """Return one line for a terminal."""
@@ -66,7 +63,7 @@ def folder() -> Path:
     """Return the private folder for the locks and sockets of this user's cards, and make it where it is missing.
 
     It is called ``labkit-1000`` with the number of the user, so that nothing of others is in it, and lies in the folder
-    that LABKIT_CARDS names; else in XDG_RUNTIME_DIR, or in the folder for temporary files.
+    that LABKIT_CARDS names; else in XDG_RUNTIME_DIR, or in /tmp.
 
     Raises
     ------
@@ -77,26 +74,16 @@ def folder() -> Path:
     """
     name = f"labkit-{os.getuid()}"
     longest = _SOCKET_LIMIT - len(f"/{name}/.sock") - 32
-    if given := os.environ.get("LABKIT_CARDS"):
-        place = expanded("LABKIT_CARDS", given).absolute()
-        if len(os.fsencode(place)) > longest:
-            raise ValueError(
-                f"{place} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}"
-            )
-    else:
-        places = [os.environ.get("XDG_RUNTIME_DIR", ""), tempfile.gettempdir(), "/tmp"]
-        place = next(Path(one) for one in places if 0 < len(os.fsencode(one)) <= longest and os.access(one, os.W_OK))
+    given = os.environ.get("LABKIT_CARDS") or os.environ.get("XDG_RUNTIME_DIR") or "/tmp"
+    place = expanded("LABKIT_CARDS", given).absolute()
+    if len(os.fsencode(place)) > longest:
+        raise ValueError(f"{place} has no room for the socket of a card; set LABKIT_CARDS to a path up to {longest}")
     place /= name
-    try:
+    with contextlib.suppress(OSError):
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = place.lstat()
-    except OSError as error:
-        why = f"is not a folder of yours and cannot be made ({error.strerror})"
-        raise PermissionError(f"{place} {why}: set LABKIT_CARDS to another place") from error
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(f"{place} is not a folder of yours: remove it, or set LABKIT_CARDS to another")
-    if found.st_mode & 0o077:
-        place.chmod(0o700)
+    if place.is_symlink() or not place.is_dir() or place.stat().st_uid != os.getuid():
+        raise PermissionError(f"{place} is not a folder of yours and cannot be made: set LABKIT_CARDS to another place")
+    place.chmod(0o700)
     return place
 
 
@@ -116,20 +103,19 @@ def take(path: str | os.PathLike[str], timeout_s: float = 0) -> int | None:
     until = time.monotonic() + timeout_s
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        with contextlib.ExitStack() as unless_taken:
-            unless_taken.callback(os.close, handle)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if os.path.samestat(os.fstat(handle), os.stat(path)):
-                    os.ftruncate(handle, 0)
-                    unless_taken.pop_all()
-                    return handle
-            except FileNotFoundError:
-                continue
-            except BlockingIOError:
-                if time.monotonic() >= until:
-                    return None
-                time.sleep(0.02)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                os.ftruncate(handle, 0)
+                return handle
+        except FileNotFoundError:
+            pass
+        except BlockingIOError:
+            if time.monotonic() >= until:
+                os.close(handle)
+                return None
+            time.sleep(0.02)
+        os.close(handle)
 
 
 def remove(place: Path, name: str) -> None:
@@ -181,15 +167,16 @@ def ask(name: str, request: Request, timeout_s: float = 20) -> bytes:
 def status() -> list[Running]:
     """Return the cards that run, by name; what dead ones left behind is removed."""
     found = []
-    for path in sorted(folder().glob("*.lock")):
-        if not sweep(path.stem):
-            with contextlib.suppress(*NO_STATUS):
-                found.append(_status(path.stem, 5))
+    for name in sorted({path.stem for path in folder().iterdir()}):
+        if not sweep(name):
+            # It may be on its way out, or another program answers.
+            with contextlib.suppress(OSError, EOFError, MessageError, Refused, msgspec.MsgspecError):
+                found.append(_status(name, 5))
     return found
 
 
 def _status(name: str, timeout_s: float = 20) -> Running:
-    return Running(**json.loads(ask(name, Request(Op.STATUS, 1), timeout_s)))
+    return msgspec.json.decode(ask(name, Request(Op.STATUS, 1), timeout_s), type=Running)
 
 
 def start(
@@ -288,7 +275,6 @@ class Card:
         self.name, self.root, self.device = protocol.check_card(name), expanded("root", root).absolute(), device
         Root(root)
         self._child: processes.Child | None = None
-        self._finalizer: Any = None
 
     def __repr__(self) -> str:
         """Return name and state, the same on every machine."""
@@ -307,30 +293,17 @@ class Card:
         """Whether its process lives."""
         return self._child is not None and self._child.running
 
-    @property
-    def pid(self) -> int | None:
-        """The number of its process; None where it does not run."""
-        return self._child.process.pid if self.running else None
-
     def start(self) -> Card:
         """Start the card, also after its process was killed; see `labextras.card.start` for what can go wrong."""
-        child = start(self.root, self.name, self.device, keeper=True)
-        if self._finalizer is not None:  # the process that was killed needs no other end
-            self._finalizer.detach()
-        self._child = child
+        self._child = start(self.root, self.name, self.device, keeper=True)
         # Also without `stop`: at the end of this process, and when this object is no longer referenced.
-        self._finalizer = weakref.finalize(self, _stop_child, self._child, self.name, os.getpid())
+        self._end = weakref.finalize(self, _end, self._child, self.name)
         return self
 
     def stop(self) -> None:
-        """Stop the card; a second call, or one after its process was killed, tidies up."""
-        if self._finalizer is not None:
-            self._finalizer()
-
-    def kill(self) -> None:
-        """Kill its process at once (SIGKILL), as a crash or a power cut would: its socket stays behind."""
-        if self.running:
-            self._child.kill()
+        """Stop the card, or tidy up after one that was killed; a fork of this process stops nothing."""
+        if self._child is not None:
+            self._end()
 
     def status(self) -> Running:
         """Return facts and counts of the card.
@@ -360,10 +333,8 @@ class Card:
         return protocol.uri(self.name, protocol.below(self.root, path), **parameters)
 
 
-def _stop_child(child: processes.Child, name: str, owner: int) -> None:
-    """Stop a child that is a card, and remove what it may have left; a fork of this process leaves it alone."""
-    if os.getpid() != owner:
-        return
+def _end(child: processes.Child, name: str) -> None:
+    """End a child that is a card, remove what it may have left, and tell who reads from it."""
     child.end()
     with contextlib.suppress(OSError):
         sweep(name)

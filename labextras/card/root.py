@@ -127,24 +127,14 @@ class Root:
         """
         found = [""]
         for part in (part for part in pattern.split("/") if part not in ("", ".")):
-            wanted = _matcher(part) if re.search(r"(?<!\\)[*?\[]", part) else None
-            plain, after = re.sub(r"\\(.)", r"\1", part), []
-            for base in found:
-                join = f"{base}/" if base else ""
-                try:
-                    if wanted:
-                        after += [join + name for name in self.list(base) if wanted.match(name)]
-                    elif self.stat(join + plain):
-                        after.append(join + plain)
-                except Refused as refusal:
-                    if refusal.code == Code.PERMISSION_DENIED and plain == "..":
-                        raise
-            found = after
+            bases, found, wanted = found, [], _matcher(part)
+            for base in bases:
+                with contextlib.suppress(Refused):  # a file, or removed meanwhile
+                    found += [f"{base}/{name}".lstrip("/") for name in self.list(base) if wanted.match(name)]
         result = []
         for name in found:
-            with contextlib.suppress(Refused):  # removed meanwhile
-                if not protocol.split(name)[1]:
-                    result.append((name, self.stat(name).folder))
+            with contextlib.suppress(Refused):
+                result.append((name, self.stat(name).folder))
         return sorted(result)
 
 

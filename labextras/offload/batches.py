@@ -1,9 +1,8 @@
-"""Batches: decoded images on their way to the device, results on their way back, in memory that is used again."""
+"""Batches: decoded images on their way to the device, results on their way back."""
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ class Preprocessed:
     Parameters
     ----------
     images : ndarray of float32 in [0, 1] or of uint8, shape (n, size, size, 3)
-        A failed image is all zeros. The memory is used again as soon as nothing refers to it.
+        A failed image is all zeros.
     status : list of labextras.offload.jpeg.outcomes.Status
         One for each image; empty for images that were given as pixels.
     draws : labextras.offload.twins.random_numbers.RandomDraws or None
@@ -123,27 +122,10 @@ class Gathered:
         return Pixels(self._buffer, self._engine.upload(rows), rows, [])
 
 
-class BatchResults:
-    """Memory for finished batches: given out, and given out again when nothing refers to it any more."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._context = engine.context
-        self._kept: list[BatchResult] = []
-
-    def take(self, shape: tuple[int, ...], dtype: np.dtype) -> BatchResult:
-        """Return a result of this shape to which nothing else refers."""
-        for result in self._kept:
-            if result.array.shape == shape and result.array.dtype == dtype and result.free():
-                return result
-        self._kept = [r for r in self._kept if not r.free() or r.array.shape == shape][-8:]
-        self._kept.append(BatchResult(self._context, shape, dtype))
-        return self._kept[-1]
-
-
 class BatchResult:
     """An array of the host that is the memory of a buffer: where the device is the processor, nothing is copied."""
 
-    def __init__(self, context: Any, shape: tuple[int, ...], dtype: np.dtype) -> None:
+    def __init__(self, engine: Engine, shape: tuple[int, ...], dtype: np.dtype) -> None:
         import pyopencl as cl
 
         size = math.prod(shape) * dtype.itemsize
@@ -151,17 +133,9 @@ class BatchResult:
         # TensorFlow takes an array without copying it where it begins at a multiple of 64 bytes.
         memory = np.empty(room + 64, np.uint8)
         start = -memory.ctypes.data % 64
-        self.owner = memory
         self.array = memory[start : start + size].view(dtype).reshape(shape)
         flags = cl.mem_flags.WRITE_ONLY | cl.mem_flags.USE_HOST_PTR
-        self.buffer = cl.Buffer(context, flags, hostbuf=memory[start : start + room])
-        del memory
-        # Every view of NumPy refers to the memory itself: as many references as now mean that there is no view.
-        self._alone = sys.getrefcount(self.owner)
-
-    def free(self) -> bool:
-        """Return True if nothing outside refers to the array or to a part of it."""
-        return sys.getrefcount(self.owner) <= self._alone
+        self.buffer = cl.Buffer(engine.context, flags, hostbuf=memory[start : start + room])
 
     def fetch(self, engine: Engine) -> None:
         """Wait for the device and make what it wrote visible in `array`."""

@@ -111,23 +111,14 @@ class Calibration:
     published: dict[str, float]
     modelled: dict[str, dict[str, float]]
 
-    def error(self, picture: str, reading: str) -> float:
-        """Return modelled over published decode rate, less 1."""
-        return self.modelled[reading][picture] / self.published[picture] - 1
-
-    def band(self, picture: str) -> tuple[float, float]:
-        """Return the lowest and the highest rate that the readings give for a picture."""
-        rates = [rates[picture] for rates in self.modelled.values()]
-        return min(rates), max(rates)
-
     def __str__(self) -> str:
         """Return all as a table: a row for each reading, a column for each picture, and the band below."""
         rows = [("published", *(f"{rate:,.0f}" for rate in self.published.values()))]
         for reading, rates in self.modelled.items():
-            errors = (f"{rate:,.0f} ({100 * self.error(name, reading):+.0f} %)" for name, rate in rates.items())
-            rows.append((reading, *errors))
-        bands = (self.band(name) for name in self.published)
-        rows.append(("band", *(f"{low:,.0f} to {high:,.0f}" for low, high in bands)))
+            errors = {name: 100 * rate / self.published[name] - 100 for name, rate in rates.items()}
+            rows.append((reading, *(f"{rate:,.0f} ({errors[name]:+.0f} %)" for name, rate in rates.items())))
+        columns = zip(*(rates.values() for rates in self.modelled.values()), strict=True)
+        rows.append(("band", *(f"{min(rates):,.0f} to {max(rates):,.0f}" for rates in columns)))
         notes = ("A reading agrees with the picture that fixed it by construction; its other errors are the test.",)
         caption = f"One decoder at {CLOCK_MHZ:g} MHz, images per second"
         return str(Table(("", *self.published), rows, right=(1, 2, 3), notes=notes, caption=caption))

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from labextras.offload.batches import DTYPES, BatchResult, BatchResults, Gathered, Pixels, Preprocessed
+from labextras.offload.batches import DTYPES, BatchResult, Gathered, Pixels, Preprocessed
 from labextras.offload.jpeg import host
 from labextras.offload.jpeg.decoder import Decoder
 from labextras.offload.jpeg.outcomes import Status
@@ -64,7 +64,7 @@ class Preprocessor:
 
     Notes
     -----
-    Calls from several threads take turns. Buffers are kept from one batch to the next.
+    Calls from several threads take turns. Buffers of decoded images are kept from one batch to the next.
     """
 
     def __init__(
@@ -74,7 +74,6 @@ class Preprocessor:
         self.size, kind, self.augment, self.seed = _checked(size, dtype, augment, seed)
         self.dtype, self.counter = np.dtype(kind), random_numbers.word64("counter", counter)
         self.engine = engine or Engine()
-        self._results = BatchResults(self.engine)
         self._given = Gathered(self.engine)
         self.turn = threading.Lock()
 
@@ -138,7 +137,7 @@ class Preprocessor:
             counter = random_numbers.word64("counter", self.counter if next_one else counter)
             count, status = len(images), list[Status]()
             batch = take() if count else None  # this looks at the images, before there is memory for their results
-            result = self._results.take((count, self.size, self.size, 3), self.dtype)
+            result = BatchResult(self.engine, (count, self.size, self.size, 3), self.dtype)
             drawn = random_numbers.draws(count, self.seed, counter) if self.augment else None
             if batch is not None:
                 self._launch(batch, result, counter)

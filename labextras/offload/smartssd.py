@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ import numpy as np
 from labextras.offload import calibration
 from labextras.offload.batches import DTYPES
 from labextras.offload.tokens import Counted
-from labkit.common.numbers import check_names, check_ranges, number, one_of, ranged, whole
+from labkit.common.numbers import check_ranges, number, one_of, ranged, whole
 from labkit.simulate import Costs, Knobs, Model
 from labkit.timeline.trace import Thread, Trace
 from labkit.views import charts
@@ -116,14 +116,7 @@ class SmartSSD:
         one_of("output", self.output, DTYPES)
 
     def changed(self, **changes: Any) -> SmartSSD:
-        """Return this card with some figures changed.
-
-        Raises
-        ------
-        ValueError
-            If there is no such figure, or it is out of range.
-        """
-        check_names("figure of a SmartSSD", changes, [figure.name for figure in fields(self)])
+        """Return this card with some figures changed."""
         return replace(self, **changes)
 
     # -- rates ---------------------------------------------------------------------
@@ -146,10 +139,10 @@ class SmartSSD:
         cycles = calibration.cycles(counted, self.initiation_interval, self.idct_cycles_per_block, self.call_cycles)
         return cycles / (self.clock_mhz * 1e3)
 
-    def rates(self, counted: Counted, cores: int, host_ms: float) -> dict[str, float]:
+    def rates(self, counted: Counted, cores: float, host_ms: float) -> dict[str, float]:
         """Return the images per second of each part if nothing else limits: ``link``, ``decode``, ``output``, ``host``.
 
-        There is no ``host`` where no work stays with it; `cores` and `host_ms` are as in `answer`.
+        There is no ``host`` where no work stays with it; `cores` and `host_ms` are as in `CardAnswer`.
         """
         found = {
             "link": 1e3 / float(self.read_ms(counted).mean()),
@@ -158,46 +151,9 @@ class SmartSSD:
         }
         return found | ({"host": cores * 1e3 / host_ms} if host_ms else {})
 
-    def band(self, counted: Counted, cores: int, host_ms: float) -> list[dict[str, float]]:
-        """Return the `rates` with the slowest and with the fastest decoder: this card's, and each of `READINGS`.
-
-        A reading of the vendor's page replaces `idct_cycles_per_block` and `call_cycles`; clock, interval and number
-        of decoders stay. The published decoder ran on an Alveo card. The band does not contain the difference to the
-        FPGA of a SmartSSD.
-        """
-        figures = ("idct_cycles_per_block", "call_cycles")
-        read = [self.changed(**{name: getattr(one, name) for name in figures}) for one in calibration.READINGS]
-        found = [card.rates(counted, cores, host_ms) for card in (self, *read)]
-        return [choose(found, key=lambda rates: rates["decode"]) for choose in (min, max)]
-
-    def answer(
-        self, counted: Counted, *, cpu_ms: float, cores: int, accelerator: float = math.inf, host_ms: float = 0.0
-    ) -> CardAnswer:
-        """Return what this card would do with these photos.
-
-        Parameters
-        ----------
-        counted : Counted
-            Photos that the card decodes; see `labextras.offload.tokens.count`.
-        cpu_ms : float
-            Milliseconds of a core per photo without the card: reading, decoding, resizing, augmenting.
-        cores : int
-            Of the host.
-        accelerator : float
-            Images per second that the accelerator trains; by default it takes everything.
-        host_ms : float
-            Milliseconds of a core per photo that stay with the host: augmenting, batching.
-
-        Raises
-        ------
-        ValueError
-            If no photo was counted, or a figure is out of range.
-        """
-        cpu_ms, host_ms = number("cpu_ms", cpu_ms, 1e-6, 1e9), number("host_ms", host_ms, 0, 1e9)
-        cores = number("cores", cores, 1e-6, 1e9)
-        if accelerator != math.inf:
-            accelerator = number("accelerator", accelerator, 1e-6, 1e9)
-        return CardAnswer(self, counted.whole(), cpu_ms, cores, accelerator, host_ms)
+    def answer(self, counted: Counted, **job: float) -> CardAnswer:
+        """Return what this card would do with these photos; `CardAnswer` says what a job is, and what is refused."""
+        return CardAnswer(self, counted, **job)
 
     # -- a job with the card -------------------------------------------------------
 
@@ -217,14 +173,12 @@ class SmartSSD:
             Milliseconds of a core per photo that stay with the host. They are drawn where the host is the slowest
             part; elsewhere they hide behind the card.
         """
-        counted = counted.whole()
-        read_ms, kb = float(self.read_ms(counted).mean()), float(counted.bytes.mean()) / 1e3
-        rates = self.rates(counted, cores, host_ms)
-        slowest = min(rates, key=rates.__getitem__)
-        output_ms = batch_size * 1e3 / rates["host" if slowest == "host" else "output"]
+        answer = self.answer(counted, cpu_ms=1.0, cores=cores, host_ms=host_ms)
+        read_ms, kb = float(self.read_ms(answer.counted).mean()), float(answer.counted.bytes.mean()) / 1e3
+        output_ms = batch_size * 1e3 / answer.rates["host" if answer.limit == "host" else "output"]
         # Work of the card takes no core of the host: in the simulation, the host sleeps during this work.
         costs = Costs(
-            map={"decode": np.sort(self.decode_ms(counted))}, batch=output_ms,
+            map={"decode": np.sort(self.decode_ms(answer.counted))}, batch=output_ms,
             train=accelerator.step_ns(batch_size) / 1e6, sleeps=("open", "read", "decode", "batch"),
         )  # fmt: skip
         # Reads run ahead, two batches are buffered.
@@ -237,8 +191,7 @@ class SmartSSD:
         threads = trace.threads
         for old, new in _RENAMED.items():
             threads = tuple(Thread(thread.name.replace(old, new), thread.kind) for thread in threads)
-        within = _from_to(*(min(ends.values()) for ends in self.band(counted, cores, host_ms)))
-        drawn = f"It delivers {rates[slowest]:,.0f} images/s; the vendor's figures allow {within}."
+        drawn = f"It delivers {answer.images_per_s:,.0f} images/s; the vendor's figures allow {_from_to(*answer.band)}."
         assumptions = (f"The card is modelled: {self}. {drawn}", *trace.run.assumptions)
         return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=threads)
 
@@ -253,28 +206,15 @@ class SmartSSD:
             Bytes of a photo, the mean of the reader's album for example.
         """
         rate = float(bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40)))
-        note = "Line: published by the vendor, not measured here. Ring: the place of your photo on it (modelled)."
+        note = "Line: published by the vendor, not measured here. Dotted: the size of your photo (modelled)."
         share = 100 * rate / max(P2P_READ.values())
         yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
-        chart = charts.lines(
-            [size / 1024 for size in P2P_READ],
-            {"P2P read": list(P2P_READ.values())},
-            x_label="bytes of one read (KB)",
-            y_label="GB/s",
+        return charts.lines(
+            [size / 1024 for size in P2P_READ], {"P2P read": list(P2P_READ.values())},
+            x_label="bytes of one read (KB)", y_label="GB/s",
             title="Peer-to-peer reads, SSD to FPGA: small reads waste the link (modelled)",
-            note=f"{note} {yours}",
-            log_x=True,
-        )
-
-        def figure(look: Any) -> Any:
-            made, here = chart.figure(look.name), photo_bytes / 1024
-            made.axes[0].axvline(here, color=look.ink, linewidth=1, linestyle=":")
-            where = {"xytext": (6, 4), "textcoords": "offset points", "fontsize": 9, "color": look.ink}
-            made.axes[0].annotate("your photo", (here, 0), parse_math=False, **where)
-            made.axes[0].plot([here], [rate], "o", markersize=11, markerfacecolor="none", color=look.ink)
-            return made
-
-        return Picture(figure, chart.title, f"{chart.alt} {yours}", chart.text)
+            note=f"{note} {yours}", log_x=True, mark=(photo_bytes / 1024, "your photo"),
+        )  # fmt: skip
 
     def __str__(self) -> str:
         """Return the figures on one line."""
@@ -304,7 +244,24 @@ def bandwidth_gb_s(read_bytes: Any) -> np.ndarray:
 class CardAnswer:
     """What a card would do with the reader's photos; made by `SmartSSD.answer`. All of it is modelled.
 
-    A band is a pair: with the slowest and with the fastest decoder that the vendor's page allows, see `SmartSSD.band`.
+    A band is a pair: with the slowest and with the fastest decoder that the vendor's page allows. That is this card's
+    own, or one of `labextras.offload.calibration.READINGS`, which replaces `idct_cycles_per_block` and `call_cycles`;
+    clock, interval and number of decoders stay. The published decoder ran on an Alveo card; the band does not contain
+    the difference to the FPGA of a SmartSSD.
+
+    Parameters
+    ----------
+    card : SmartSSD
+    counted : Counted
+        Photos that the card decodes; see `labextras.offload.tokens.count`.
+    cpu_ms : float
+        Milliseconds of a core per photo without the card: reading, decoding, resizing, augmenting.
+    cores : int
+        Of the host.
+    accelerator : float
+        Images per second that the accelerator trains; by default it takes everything.
+    host_ms : float
+        Milliseconds of a core per photo that stay with the host: augmenting, batching.
 
     Attributes
     ----------
@@ -320,22 +277,36 @@ class CardAnswer:
         How many times faster the job trains with the card.
     decode_band, band, gain_band : (float, float)
         The bands of the decode rate, of `images_per_s`, and of `gain`.
-    cores_saved : list of float
-        The band of the cores that the job does not need any more, at the speed at which it trains, lowest first.
+    cores_saved : (float, float)
+        The band of the cores that the job does not need any more, at the speed at which it trains.
+
+    Raises
+    ------
+    ValueError
+        If no photo was counted, or a figure is out of range.
     """
 
     def __init__(
-        self, card: SmartSSD, counted: Counted, cpu_ms: float, cores: float, accelerator: float, host_ms: float
-    ) -> None:
-        self.card, self.counted, self.cores, self.accelerator = card, counted, cores, accelerator
-        self.cpu_ms, self.host_ms, self.cpu_per_s = cpu_ms, host_ms, cores * 1e3 / cpu_ms
-        self.rates, ends = card.rates(counted, cores, host_ms), card.band(counted, cores, host_ms)
+        self, card: SmartSSD, counted: Counted, *, cpu_ms: float, cores: float, accelerator: float = math.inf,
+        host_ms: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.card, self.counted, self.accelerator = card, counted.whole(), accelerator
+        self.cpu_ms, self.host_ms = number("cpu_ms", cpu_ms, 1e-6, 1e9), number("host_ms", host_ms, 0, 1e9)
+        self.cores = number("cores", cores, 1e-6, 1e9)
+        number("accelerator", min(accelerator, 1e9), 1e-6)
+        figures = "idct_cycles_per_block", "call_cycles"
+        read = [card.changed(**{name: getattr(one, name) for name in figures}) for one in calibration.READINGS]
+        every = [one.rates(self.counted, cores, host_ms) for one in (card, *read)]
+        self.rates, self.cpu_per_s = every[0], cores * 1e3 / cpu_ms
         self.limit = min(self.rates, key=self.rates.__getitem__)
-        self.images_per_s, self.band = self.rates[self.limit], tuple(min(rates.values()) for rates in ends)
-        self.decode_band = tuple(rates["decode"] for rates in ends)
-        fed = min(accelerator, self.cpu_per_s)
-        self.gain, *self.gain_band = (min(accelerator, rate) / fed for rate in (self.images_per_s, *self.band))
-        self.cores_saved = sorted(min(rate, accelerator) * (cpu_ms - host_ms) / 1e3 for rate in self.band)
+        delivered = [min(rates.values()) for rates in every]
+        trained = [min(accelerator, rate) for rate in delivered]
+        gains = [rate / min(accelerator, self.cpu_per_s) for rate in trained]
+        self.images_per_s, self.gain = delivered[0], gains[0]
+        saved = [rate * (cpu_ms - host_ms) / 1e3 for rate in trained]
+        self.decode_band, self.band, self.gain_band, self.cores_saved = (
+            (min(ends), max(ends)) for ends in ([rates["decode"] for rates in every], delivered, gains, saved)
+        )
 
     @property
     def verdict(self) -> str:
@@ -362,10 +333,10 @@ class CardAnswer:
             f"decode ({self.card.decoders} on the card)": [slow, self.rates["decode"], fast],
             **{f"output, {dtype}": self.card.output_per_s(dtype) for dtype in DTYPES},
             f"{self.cores:g} cores without a card": self.cpu_per_s,
-            f"{self.cores:g} cores, augmentation only": self.rates.get("host"),
+            f"{self.cores:g} cores, augmentation only": self.rates.get("host", math.inf),
             "the accelerator takes": self.accelerator,
         }
-        bars = {name: rate for name, rate in bars.items() if rate not in (None, math.inf)}
+        bars = {name: rate for name, rate in bars.items() if rate != math.inf}
         whisker = "The whisker of decode goes from the slowest to the fastest reading of the vendor's page."
         note = f"Modelled. {whisker} The limit with the card: {self.limit}. {self.verdict}"
         chart = charts.bars(bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note)

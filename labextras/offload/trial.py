@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
-import re
 import signal
 import threading
 import time
@@ -26,13 +25,9 @@ from labextras.offload.opencl import drivers
 from labextras.offload.opencl.devices import NoDevice
 from labkit.common import processes
 from labkit.common.numbers import number, whole
-from labkit.timeline.trace import Span, Trace
 
 #: So much of what the compiler, the kernel and the driver print is kept.
 LOG_BYTES = 20_000
-
-#: Larger arguments take seconds to copy, before the kernel even runs.
-_ARGUMENT_BYTES = 256_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,15 +46,12 @@ class Tried:
         Empty unless `ok`.
     log : str
         What the compiler, the kernel's ``printf`` and the driver printed.
-    spans : Trace or None
-        Copies and the kernel on the host's clock.
     """
 
     ok: bool
     text: str
     outputs: dict[str, np.ndarray] = field(default_factory=dict)
     log: str = ""
-    spans: Trace | None = None
 
     def __repr__(self) -> str:
         """Return the sentence, and the compiler's messages where there are some."""
@@ -87,8 +79,8 @@ def try_kernel(
         The kernel in it.
     arguments : sequence of ndarray or number
         One for each parameter, in order: an array for a pointer, a number else. An array's dtype must be that of the
-        parameter. Nothing here is changed: what the kernel writes comes back in `Tried.outputs`. At most 256 MB in
-        all: each run copies them.
+        parameter. Nothing here is changed: what the kernel writes comes back in `Tried.outputs`. Each run copies
+        them.
     size : int or sequence of int
         Work-items in up to three dimensions; the source may say how many are a group, by ``reqd_work_group_size``.
     limit_s : float
@@ -103,23 +95,9 @@ def try_kernel(
     """
     if importlib.util.find_spec("pyopencl") is None:
         raise NoDevice(f"pyopencl is not installed here; {drivers.remedy()}")
-    if not isinstance(source, str) or not isinstance(name, str):
-        raise TypeError(f"source and name must be text, got {type(source).__name__} and {type(name).__name__}")
     limit_s = number("limit_s", limit_s, above=0, unit="of seconds")
-    stray = re.search("[\ud800-\udfff]", source)
-    if stray:
-        line = source.count("\n", 0, stray.start()) + 1
-        return Tried(False, f"line {line} of the source holds {stray[0]!a}, half of a character: type that place again")
     arrays = [_array(place, value) for place, value in enumerate(arguments)]
-    total = sum(array.nbytes for array in arrays)
-    if total > _ARGUMENT_BYTES:
-        raise ValueError(f"the arguments take {total / 1e6:,.0f} MB; allowed: {_ARGUMENT_BYTES / 1e6:.0f} MB in all")
-    job = {
-        "deadline": time.monotonic() + limit_s,
-        "source": source,
-        "name": name,
-        "size": _sizes(size),
-    }
+    job = {"deadline": time.monotonic() + limit_s, "source": source, "name": name, "size": _sizes(size)}
     with _lock:
         return _child().run(job, arrays, limit_s)
 
@@ -196,10 +174,8 @@ class _Trier(processes.Child):
             return Tried(False, _crashed(self.process.returncode, stage, job), log=printed)
         if answer["retire"]:
             self.kill()
-        spans = [Span(*row) for row in answer["spans"]]
-        trace = Trace.from_spans(spans, {span.thread: "device" for span in spans}, **answer["run"]) if spans else None
         log = "\n".join(filter(None, (answer["log"], printed)))[:LOG_BYTES]
-        return Tried(answer["ok"], answer["text"], dict(zip(answer["outputs"], outputs, strict=True)), log, trace)
+        return Tried(answer["ok"], answer["text"], dict(zip(answer["outputs"], outputs, strict=True)), log)
 
 
 #: The usual reason for a signal.
@@ -210,17 +186,15 @@ _SIGNALS = {
     "SIGXFSZ": "it prints without an end",
 }
 _OUTSIDE = "it reads or writes outside of its arrays, or its private arrays are larger than the stack of a work-item"
-_BARRIER = "a barrier that not every work-item of a group reaches"
 
 
 def _late(stage: str, job: dict[str, Any], arrays: list[np.ndarray], limit_s: float) -> str:
     name, total = job["name"], sum(array.nbytes for array in arrays)
-    why = ["a loop without an end", *_suspects(job["source"])]
     sentences = {
         "start": f"the process that tries kernels did not start within {limit_s:g} s: this machine is busy, try again",
         "copy": f"{limit_s:g} s were not enough to copy the arguments of {name}, {total / 1e6:,.1f} MB, and back",
         "compile": f"{name} was not compiled within {limit_s:g} s",
-        "run": f"{name} was still running after {limit_s:g} s and was stopped: {', or '.join(why)}",
+        "run": f"{name} was still running after {limit_s:g} s and was stopped: a loop without an end{_barrier(job)}",
         "again": f"{name} ended, but was still running after {limit_s:g} s with other values around its arrays: "
         "it reads outside of its arrays",
     }
@@ -233,14 +207,12 @@ def _crashed(code: int, stage: str, job: dict[str, Any]) -> str:
         return f"the process that tries kernels ended before it began ({what}); `labkit doctor` says more"
     if stage == "compile":
         return f"the compiler crashed on {name} ({what})"
-    why = [_SIGNALS[what]] if what in _SIGNALS else [_OUTSIDE, *_suspects(job["source"])]
-    return f"{name} crashed its process ({what}): {', or '.join(why)}"
+    return f"{name} crashed its process ({what}): {_SIGNALS.get(what, f'{_OUTSIDE}{_barrier(job)}')}"
 
 
-def _suspects(source: str) -> list[str]:
-    """Return another possible reason for a kernel that crashes or does not end, judged by its source."""
-    code = re.sub(r"//[^\n]*|/\*.*?\*/|\"(\\.|[^\"\\\n])*\"", " ", source, flags=re.DOTALL)
-    return [_BARRIER] if re.search(r"\bbarrier\s*\(", code) else []
+def _barrier(job: dict[str, Any]) -> str:
+    """Return another possible reason for a kernel that crashes or does not end, where its source names a barrier."""
+    return ", or a barrier that not every work-item of a group reaches" * ("barrier" in job["source"])
 
 
 _lock = threading.Lock()

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import ctypes
 import math
-import re
 import resource
 import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
@@ -47,9 +45,6 @@ TYPES = {
     "half": "f2", "float": "f4", "double": "f8",
 }  # fmt: skip
 
-#: Tells the parent what takes the time from now on.
-Stage = Callable[[str], None]
-
 #: Where the guards of an array lie.
 _SIDES = ("before", "behind")
 
@@ -65,7 +60,9 @@ class Overrun(BadKernel):
 class _KernelRuns:
     """A kernel with its arguments, which can be run again and again, each time from the same state."""
 
-    def __init__(self, engine: Any, job: dict[str, Any], given: Sequence[np.ndarray], stage: Stage) -> None:
+    def __init__(
+        self, engine: Any, job: dict[str, Any], given: Sequence[np.ndarray], stage: Callable[[str], None]
+    ) -> None:
         self.engine, self.name, self.deadline, self.stage = engine, job["name"], job["deadline"], stage
         self.last_s = 0.0
         stage("compile")
@@ -122,9 +119,6 @@ class _KernelRuns:
         self.stage("copy")
         if missed := [miss for one in self.arrays if (miss := one.fetch(self.engine))]:
             raise Overrun(f"{self.name} writes outside of its arrays: {'; '.join(missed)}")
-        for one in self.arrays:
-            if one.constant and one.array.tobytes() != one.given.tobytes():
-                raise BadKernel(f"{self.name} writes to {one.name!r}, which it declares const")
         self.last_s = time.monotonic() - began
         return {one.name: one.array for one in self.arrays if not one.constant}
 
@@ -170,14 +164,13 @@ class _Argument:
         where = kernel.get_arg_info(place, info.ADDRESS_QUALIFIER)
         self.name = kernel.get_arg_info(place, info.NAME)
         self.pointer = text.endswith("*")
-        self.local = where == cl.kernel_arg_address_qualifier.LOCAL
         self.constant = bool(kernel.get_arg_info(place, info.TYPE_QUALIFIER) & cl.kernel_arg_type_qualifier.CONST)
         self.constant |= where == cl.kernel_arg_address_qualifier.CONSTANT
-        base = text.rstrip("*").strip().replace("unsigned ", "u")
-        self.type = base + "*" * self.pointer
-        # A pointer to vectors of four floats takes an array of floats, and such a vector an array of four.
-        kind, self.width = re.fullmatch(r"(.*?)(\d*)", base).groups()
-        self.dtype = TYPES.get(kind)
+        self.type = text.replace("unsigned ", "u").replace(" ", "")
+        base = self.type.rstrip("*")
+        # A pointer to vectors of four floats takes an array of floats. Local memory is declared inside of a kernel.
+        local = where == cl.kernel_arg_address_qualifier.LOCAL
+        self.dtype = None if local else TYPES.get(base.rstrip("0123456789") if self.pointer else base)
 
     def put(self, engine: Any, guards: Sequence[int]) -> Any:
         """Return what to pass to the kernel; an array is copied to the device, between two guards."""
@@ -185,11 +178,7 @@ class _Argument:
             return self.given
         self.guards = [_GUARDS[self.given.dtype.kind][number] for number in guards]
         raw = np.pad(self.given.reshape(-1).view(np.uint8), GUARD_BYTES, constant_values=self.guards)
-        try:
-            self.whole = engine.upload(raw)
-        except (ValueError, cl.Error) as error:
-            device = engine.device.name.strip()
-            raise BadKernel(f"there is no room for {self.name!r} on {device}: {_first_line(error)}") from None
+        self.whole = engine.upload(raw)
         return self.whole.get_sub_region(GUARD_BYTES, max(1, self.given.nbytes))
 
     def fetch(self, engine: Any) -> str:
@@ -206,64 +195,46 @@ class _Argument:
         return ""
 
     def take(self, given: np.ndarray) -> None:
-        """Take what is given: an array for a pointer, else a number or a vector."""
+        """Take what is given: an array for a pointer, else a number."""
         me = f"parameter {self.name!r} is {self.type}"
-        if self.local:
-            raise BadKernel(f"{me} in local memory: declare it inside the kernel, arguments are global")
         if self.dtype is None:
-            raise BadKernel(f"{me}, which this trial cannot pass; allowed: {', '.join(TYPES)} and pointers to them")
-        self.given, wanted, many = given, np.dtype(self.dtype), "" if self.pointer else self.width
+            allowed = f"{', '.join(TYPES)} and global pointers to them"
+            raise BadKernel(f"{me}, which this trial cannot pass; allowed: {allowed}")
+        self.given, wanted = given, np.dtype(self.dtype)
         got = f"an array of {given.dtype} {given.shape}" if given.ndim else f"the number {given.item()!r}"
-        if self.pointer or self.width:
-            if not given.ndim or given.dtype != wanted or many not in ("", str(given.size)):
-                raise BadKernel(f"{me} and needs an array of {f'{many} {wanted}'.strip()}, got {got}")
-            if many:
-                self.given = np.pad(given.ravel(), (0, int(many == "3")))  # a vector of three takes the room of four
-            return
-        if given.ndim:
-            raise BadKernel(f"{me}, a number, and got {got}")
-        value = given.item()
-        if wanted.kind in "iu":
-            limits = np.iinfo(wanted)
-            if isinstance(value, float):
-                raise BadKernel(f"{me}, a whole number, and got {value!r}")
-            if not limits.min <= value <= limits.max:
-                raise BadKernel(f"{me} and holds {limits.min} to {limits.max}, got {value}")
-        self.given = wanted.type(value)
+        if self.pointer and (not given.ndim or given.dtype != wanted):
+            raise BadKernel(f"{me} and needs an array of {wanted}, got {got}")
+        if not self.pointer:
+            if given.ndim or (wanted.kind in "iu" and given.dtype.kind == "f"):
+                raise BadKernel(f"{me}, a {'whole ' * (wanted.kind in 'iu')}number, and got {got}")
+            if wanted.kind in "iu" and not np.iinfo(wanted).min <= given <= np.iinfo(wanted).max:
+                raise BadKernel(f"{me} and holds {np.iinfo(wanted).min} to {np.iinfo(wanted).max}, got {given.item()}")
+            self.given = wanted.type(given.item())
 
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().splitlines()[0]
 
 
-@lru_cache
-def _engine() -> Engine:
-    """Return an engine on the first device."""
-    try:
-        return Engine()
-    except NoDevice:
-        raise BadKernel(
-            "there is no OpenCL device in the process that tries kernels; `labkit doctor` says more"
-        ) from None
+#: An engine on the first device.
+_engine = lru_cache(Engine)
 
 
-def attempt(job: dict[str, Any], given: Sequence[np.ndarray], stage: Stage) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Do one job; return the answer for the parent and the arrays that the kernel wrote."""
+def attempt(
+    job: dict[str, Any], given: Sequence[np.ndarray], stage: Callable[[str], None]
+) -> tuple[dict[str, Any], list[np.ndarray]]:
+    """Do one job; return the answer for the parent and the arrays that the kernel wrote.
+
+    `stage` tells the parent what takes the time from now on.
+    """
     stage("start")
     engine = _engine()
     trial = _KernelRuns(engine, job, given, stage)
-    engine.forget()
+    engine.forget()  # what it notes keeps memory of the driver in use
     outputs = trial.run()
-    trace = engine.trace(trial.name)
     shown = ", ".join(f"{n} {a.dtype} {a.shape}" for n, a in outputs.items()) or "nothing to write to"
-    answer = {
-        "ok": True,
-        "text": f"{trial.name} ran: {shown}{trial.reads_outside(outputs)}",
-        "outputs": list(outputs),
-        "spans": list(trace),
-        "run": asdict(trace.run),
-        "log": engine.log(trial.program),
-    }
+    text = f"{trial.name} ran: {shown}{trial.reads_outside(outputs)}"
+    answer = {"ok": True, "text": text, "outputs": list(outputs), "log": engine.log(trial.program)}
     return answer, list(outputs.values())
 
 
@@ -286,13 +257,13 @@ def main() -> None:
             return
         # A parent that is gone cannot stop a kernel that does not end.
         signal.alarm(math.ceil(max(job["deadline"] - time.monotonic(), 0)) + 2)
-        answer = {"stage": "done", "ok": False, "outputs": [], "spans": [], "run": None, "log": "", "retire": False}
+        answer = {"stage": "done", "ok": False, "outputs": [], "log": "", "retire": False}
         outputs: list[np.ndarray] = []
         try:
             found, outputs = attempt(job, given, stage)
             answer |= found
         except Exception as error:
-            known = isinstance(error, (BuildError, BadKernel))  # else drivers refuse in ways of their own
+            known = isinstance(error, (BuildError, BadKernel, NoDevice))  # else drivers refuse in ways of their own
             answer["text"] = str(error) if known else f"{type(error).__name__}: {_first_line(error)}"
             answer |= {"log": getattr(error, "log", ""), "retire": not known or isinstance(error, Overrun)}
         sys.stdout.flush()

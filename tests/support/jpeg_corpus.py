@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import random
 import struct
@@ -50,6 +51,13 @@ def progressive(width=48, height=40, mode="RGB", **options):
     return place.getvalue()
 
 
+@functools.cache
+def standard_tables():
+    """Return the Huffman tables of ITU T.81 annex K as Pillow writes them: DC and AC, for luma and chroma each."""
+    luma, chroma, _ = header.parse(progressive()).components
+    return luma.dc, chroma.dc, luma.ac, chroma.ac
+
+
 def segment(marker, payload):
     return bytes([0xFF, marker]) + struct.pack(">H", len(payload) + 2) + payload
 
@@ -85,7 +93,7 @@ def encode(
             full = np.pad(plane, room, "edge").reshape(down * 8 * b, vmax // b, across * 8 * a, hmax // a).mean((1, 3))
             tiles = full.reshape(down * b, 8, across * a, 8).swapaxes(1, 2)
             blocks.append(np.rint(dctn(tiles - 128, axes=(2, 3), norm="ortho").reshape(*tiles.shape[:2], 64) / steps))
-    tables = tables or [*header.STANDARD_DC, *header.STANDARD_AC]
+    tables = tables or standard_tables()
     number = [0 if c == 0 or kind == "rgb" else 1 for c in range(len(factors))]
     out = b"\xff\xd8" + app
     ordered = steps[huffman.ZIGZAG]

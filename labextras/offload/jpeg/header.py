@@ -1,7 +1,8 @@
 """The header of a JPEG file: its segments are read, and checked for what the kernels can decode.
 
 No memory is allocated by what a header claims. Segments, tables and limits follow ITU T.81. Where the standard leaves
-room, libjpeg-turbo's decisions hold (colour model, missing Huffman tables, which oddities are errors).
+room, libjpeg-turbo's decisions hold (colour model, which oddities are errors). What the kernels do not decode is left
+to the host's decoder (`labextras.offload.jpeg.host`), which judges it.
 """
 
 from __future__ import annotations
@@ -20,30 +21,14 @@ LIMIT_PIXELS = 1 << 26
 #: libjpeg's longest side, in pixels.
 LIMIT_SIDE = 65500
 
-#: Huffman tables of ITU T.81 annex K, which Motion JPEG leaves out: 16 counts by length of code, then symbols.
-STANDARD_DC = (
-    bytes.fromhex("00010501010101010100000000000000") + bytes(range(12)),
-    bytes.fromhex("00030101010101010101010000000000") + bytes(range(12)),
-)
-STANDARD_AC = (
-    bytes.fromhex(
-        "0002010303020403050504040000017d"
-        "01020300041105122131410613516107227114328191a1082342b1c11552d1f02433627282090a161718191a2526"
-        "2728292a3435363738393a434445464748494a535455565758595a636465666768696a737475767778797a838485"
-        "868788898a92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4d5d6"
-        "d7d8d9dae1e2e3e4e5e6e7e8e9eaf1f2f3f4f5f6f7f8f9fa"
-    ),
-    bytes.fromhex(
-        "00020102040403040705040400010277"
-        "000102031104052131061241510761711322328108144291a1b1c109233352f0156272d10a162434e125f1171819"
-        "1a262728292a35363738393a434445464748494a535455565758595a636465666768696a737475767778797a8283"
-        "8485868788898a92939495969798999aa2a3a4a5a6a7a8a9aab2b3b4b5b6b7b8b9bac2c3c4c5c6c7c8c9cad2d3d4"
-        "d5d6d7d8d9dae2e3e4e5e6e7e8e9eaf2f3f4f5f6f7f8f9fa"
-    ),
-)
+#: So many pixels a byte can stand for at most: one bit for a block, and chroma of a quarter of the blocks both ways.
+_PIXELS_PER_BYTE = 8 * 64 * 16
 
-#: What the lowest four bits of a frame's marker say (T.81, table B.1): the coder, the order of frames, the process.
-_CODERS, _ORDERS, _MODES = ("", "arithmetic-coded"), ("", "hierarchical"), ("", "", "progressive", "lossless")
+#: The last marker of each process that the kernels do not decode (T.81, table B.1).
+_PROCESSES = {0xC2: "progressive", 0xC3: "lossless", 0xC7: "hierarchical", 0xCF: "arithmetic"}
+
+#: How often luma may have more samples than chroma, across and down.
+_RATIOS = {(1, 1), (2, 1), (1, 2), (2, 2)}
 
 _MARKER = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")  # a search is quickest where the first byte is a single one
 _PADDING = re.compile(rb"(?:\xff*\x00)*(?:\xff+(?=\xff)|\xff+\Z)?")
@@ -121,45 +106,34 @@ def parse(data: bytes) -> Frame:
     ------
     Unsupported, Damaged
     """
+    if not data:
+        raise Damaged("format", "the file is empty", 0)
+    if other := other_format(data):
+        raise Damaged("format", f"this is a {other[0]} file, not a JPEG", 0)
+    if not data.startswith(b"\xff\xd8"):
+        raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
     quantisers: dict[int, bytes] = {}
-    # By class and number: 0x00.. for DC, 0x10.. for AC; the standard ones where there are none, as in libjpeg-turbo.
-    tables = dict(enumerate(STANDARD_DC)) | dict(enumerate(STANDARD_AC, 0x10))
+    tables: dict[int, bytes] = {}  # by class and number: 0x00.. for DC, 0x10.. for AC
     shape: tuple[int, int, int, bytes] | None = None
     restart, jfif, adobe = 0, False, None
-    if not data.startswith(b"\xff\xd8"):
-        if not data:
-            raise Damaged("format", "the file is empty", 0)
-        if other := other_format(data):
-            raise Damaged("format", f"this is a {other[0]} file, not a JPEG", 0)
-        raise Damaged("signature", "the file does not begin with the two bytes of a JPEG file, FF D8", 0)
     for marker, at, content in segments(data):
-        if marker == 0xDB:
+        if marker == SCAN and shape is not None:
+            break
+        if marker in FRAMES and shape is None:
+            shape = _shape(content, marker, at, len(data))
+        elif marker == 0xDB:
             add_tables(content, at, quantisers, "quantisation")
         elif marker == 0xC4:
             add_tables(content, at, tables, "Huffman")
-        elif marker == 0xDD:
-            if len(content) != 2:
-                length = len(content) + 2
-                raise Damaged("segment", f"the restart interval at byte {at} has the length {length}; it is 4", at)
+        elif marker == 0xDD and len(content) == 2:
             restart = int.from_bytes(content, "big")
-        elif marker in FRAMES:
-            if shape is not None:
-                raise Damaged("marker", f"a second frame begins at byte {at}", at)
-            shape = _shape(content, marker, at, len(data))
         elif marker == 0xE0:
             jfif = jfif or (len(content) >= 14 and content.startswith(b"JFIF\0"))
         elif marker == 0xEE and len(content) >= 12 and content.startswith(b"Adobe"):
             adobe = content[11]
-        elif marker == SCAN:
-            if shape is None:
-                raise Damaged("marker", f"the scan at byte {at} comes before its frame", at)
-            break
-        elif marker in (START, END):
-            what = "a second file begins" if marker == START else "the file ends without an image"
-            raise Damaged("marker", f"{what} at byte {at}, inside the header", at)
-        elif marker not in _KNOWN:
-            raise Damaged("marker", f"byte {at} begins a segment {marker:02X}, which no JPEG decoder knows", at)
-    components = _components(content, at, shape, quantisers, tables)
+        elif marker == 0xDD or marker not in _KNOWN:
+            raise Damaged("marker", f"the segment {marker:02X} at byte {at} has no place in the header of a JPEG", at)
+    components = _components(content, at, shape[3], quantisers, tables)
     end = at + 4 + len(content)
     rgb = adobe == 0 if adobe is not None else shape[3][::3] == b"RGB"
     transform = int(len(components) > 1 and (jfif or not rgb))
@@ -194,8 +168,8 @@ def segments(data: bytes, at: int = 2, bare: Collection[int] = BARE) -> Iterator
     while at + 1 < size:
         marker = data[at + 1]
         if data[at] != 0xFF or marker == 0:
-            behind = " with 00 behind it" if data[at] == 0xFF else ""
-            raise Damaged("segment", f"byte {at} is {data[at]:02X}{behind}, where a marker should begin", at)
+            found = data[at : at + 2].hex(" ").upper()
+            raise Damaged("segment", f"the bytes {found} stand at byte {at}, where a marker should begin", at)
         if marker == 0xFF or marker in bare:
             at += 1 if marker == 0xFF else 2
             continue
@@ -243,72 +217,53 @@ def add_tables(content: bytes, at: int, tables: dict[int, bytes], kind: str) -> 
 def _shape(content: bytes, marker: int, at: int, size: int) -> tuple[int, int, int, bytes]:
     """Return width, height, where the frame begins, and three bytes for each component."""
     length, parts = len(content), content[6:]
-    if length < 6 or length != 6 + 3 * content[5]:
+    if length < 9 or length != 6 + 3 * content[5]:
         raise Damaged("segment", f"the frame at byte {at} has {length} bytes, not 6 and 3 for each component", at)
     height, width = int.from_bytes(content[1:3], "big"), int.from_bytes(content[3:5], "big")
-    pixels, count = width * height, len(parts) // 3
-    if not pixels or not count:
-        raise Damaged("size", f"the frame at byte {at} is {width}×{height} pixels in {count} components", at)
-    if max(width, height) > LIMIT_SIDE:
-        raise Damaged("size", f"the frame at byte {at} is {width}×{height} pixels; a side has {LIMIT_SIDE} at most", at)
-    if any(not (1 <= s >> 4 <= 4 and 1 <= s & 15 <= 4) for s in parts[1::3]):
-        raise Damaged("segment", f"the frame at byte {at} has a sampling factor that is not 1 to 4", at)
-    # The shortest code is one bit for each block of 64 values; arithmetic coding may need a tenth of that.
-    most = 64 * 8 * max(h >> 4 for h in parts[1::3]) * max(v & 15 for v in parts[1::3]) * size
-    if pixels > most * (10 if marker >= 0xC9 else 1):
-        raise Damaged("size", f"the frame at byte {at} is {width}×{height}, more than {size} bytes can hold", at)
-    if pixels > LIMIT_PIXELS:
-        raise Unsupported("large", f"{width}×{height} pixels are more than the limit of {LIMIT_PIXELS:,}", at)
-    process = " ".join(filter(None, (_CODERS[marker >> 3 & 1], _ORDERS[marker >> 2 & 1], _MODES[marker & 3])))
-    if process:
-        raise Unsupported(process.split()[0].removesuffix("-coded"), f"{process} JPEG", at)
+    if not 0 < width * height <= _PIXELS_PER_BYTE * size:
+        raise Damaged("size", f"the frame at byte {at} is {width}×{height} pixels, in a file of {size} bytes", at)
+    if width * height > LIMIT_PIXELS or max(width, height) > LIMIT_SIDE:
+        most = f"the limits are {LIMIT_PIXELS:,} pixels, and {LIMIT_SIDE} for a side"
+        raise Unsupported("large", f"{width}×{height} pixels; {most}", at)
+    if marker > 0xC1:
+        process = next(name for last, name in _PROCESSES.items() if marker <= last)
+        raise Unsupported(process, f"{process} JPEG", at)
     if content[0] != 8:
         raise Unsupported("precision", f"{content[0]} bits for each sample; the kernels decode 8", at)
-    if count not in (1, 3):
-        kind = "CMYK or YCCK" if count == 4 else f"{count} components"
+    if len(parts) not in (3, 9):
+        kind = "CMYK or YCCK" if len(parts) == 12 else f"{len(parts) // 3} components"
         raise Unsupported("components", f"{kind}; the kernels decode grey, YCbCr and RGB", at)
     return width, height, at, parts
 
 
 def _components(
-    content: bytes, at: int, shape: tuple[int, int, int, bytes], quantisers: dict[int, bytes], tables: dict[int, bytes]
+    content: bytes, at: int, parts: bytes, quantisers: dict[int, bytes], tables: dict[int, bytes]
 ) -> tuple[Component, ...]:
     """Return the components in the order of the frame, with the tables that the scan names."""
-    parts = shape[3]
     count = content[0] if content else 0
     if not 1 <= count <= 4 or len(content) != 4 + 2 * count:
         raise Damaged("segment", f"the scan at byte {at} has {len(content)} bytes for {count} components", at)
     names, slots = (content[first : 1 + 2 * count : 2] for first in (1, 2))
-    ids = parts[::3]
-    if any(i not in ids for i in names):
-        raise Damaged("segment", f"the scan at byte {at} names a component that the frame does not have", at)
-    if names != ids:
-        raise Unsupported("scans", "components in several scans, or in another order than the frame's", at)
-    if len(set(ids)) < len(ids):
-        raise Unsupported("scans", "two components of one name", at)
-    factors = [(s >> 4, s & 15) for s in parts[1::3]]
-    if len(factors) == 1:
+    if names != parts[::3] or len(set(names)) < count:
+        raise Unsupported("scans", "components in several scans, in another order than the frame's, or of one name", at)
+    factors = [(sampling >> 4, sampling & 15) for sampling in parts[1::3]]
+    if count == 1:
         factors = [(1, 1)]  # alone in its scan: one block is one unit, whatever the factors say
-    (h, v), others = factors[0], factors[1:]
-    if sum(a * b for a, b in factors) > 10:
-        raise Damaged("segment", f"the scan at byte {at} has more than 10 blocks in a unit", at)
-    if others and (others[0] != others[1] or (h / others[0][0], v / others[0][1]) not in _RATIOS):
+    (h, v), *others = factors
+    # A unit has 10 blocks at most.
+    halved = all(a and b and others[0] == (a, b) and (h / a, v / b) in _RATIOS for a, b in others)
+    if not halved or sum(a * b for a, b in factors) > 10:
         named = ", ".join(f"{a}x{b}" for a, b in factors)
-        text = f"sampling factors {named}; chroma may be halved across, down, or both"
-        raise Unsupported("sampling", text, at)
+        raise Unsupported("sampling", f"sampling factors {named}; chroma may be halved across, down, or both", at)
     components = []
-    for number, (a, b) in enumerate(factors):
-        chosen, dc, ac = parts[3 * number + 2], slots[number] >> 4, slots[number] & 15
+    for (a, b), chosen, slot in zip(factors, parts[2::3], slots, strict=True):
+        dc, ac = slot >> 4, 0x10 | slot & 15
         if chosen not in quantisers:
-            raise Damaged("table", f"component {ids[number]} needs quantisation table {chosen}: there is none", at)
-        for kind, slot in ((0, dc), (0x10, ac)):
-            if kind | slot not in tables:
-                raise Damaged("table", f"component {ids[number]} needs Huffman table {slot}: there is none", at)
-        components.append(Component(a, b, quantisers[chosen], tables[dc], tables[0x10 | ac]))
+            raise Damaged("table", f"the scan at byte {at} needs quantisation table {chosen}: there is none", at)
+        if dc not in tables or ac not in tables:
+            raise Unsupported("tables", "a Huffman table is not in the file; the kernels know no standard ones", at)
+        components.append(Component(a, b, quantisers[chosen], tables[dc], tables[ac]))
     return tuple(components)
-
-
-_RATIOS = {(1, 1), (2, 1), (1, 2), (2, 2)}
 
 
 def intervals(data: bytes, frame: Frame) -> list[tuple[int, int, int, int]]:

@@ -78,7 +78,7 @@ class Unsupported(Refusal):
     """A JPEG file of another kind, as its header says.
 
     The codes: ``progressive``, ``lossless``, ``arithmetic``, ``hierarchical``, ``precision``, ``components``,
-    ``sampling``, ``scans`` and ``large``.
+    ``sampling``, ``scans``, ``tables`` and ``large``.
     """
 
 

@@ -18,7 +18,6 @@ Intel's runtime is used wherever it is installed.
 
 from __future__ import annotations
 
-import atexit
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -27,8 +26,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
-import warnings
 from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
@@ -73,7 +70,8 @@ def prepare(alone: bool = False) -> None:
         os.environ["OCL_ICD_VENDORS"] = str(_vendors(alone))
     elif any(_conda().glob("*.icd")):  # pip's loader would not find these; the clash of LLVMs is one of Linux
         os.environ.setdefault("OCL_ICD_VENDORS", str(_conda()))
-    os.environ["POCL_CACHE_DIR"] = str(writable(kernel_cache()))
+    kernel_cache().mkdir(parents=True, exist_ok=True)
+    os.environ["POCL_CACHE_DIR"] = str(kernel_cache())
 
 
 def claim() -> ModuleType:
@@ -104,7 +102,7 @@ def claim() -> ModuleType:
 def home() -> Path:
     """Return where drivers are listed and kernels kept: ``build/opencl`` of a checkout, else in the user's cache."""
     if _HOME not in os.environ:
-        os.environ[_HOME] = str(writable(shipped.kept("opencl", writable=True)))
+        os.environ[_HOME] = str(shipped.kept("opencl", writable=True))
     return Path(os.environ[_HOME])
 
 
@@ -128,21 +126,6 @@ def empty_kernel_cache() -> int:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     shutil.rmtree(folder, ignore_errors=True)
     return size
-
-
-def writable(folder: Path) -> Path:
-    """Return `folder`, made if needed; where nobody can write to it, a temporary one, which goes with this process."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            return folder
-    except OSError as error:
-        place = Path(tempfile.mkdtemp(prefix="labkit-opencl-"))
-        owner = os.getpid()  # a forked child inherits what is to be done at exit
-        atexit.register(lambda: owner == os.getpid() and shutil.rmtree(place, ignore_errors=True))
-        reason = error.strerror or error
-        warnings.warn(f"{folder} cannot be written to ({reason}): {place} is used instead", stacklevel=4)
-        return place
 
 
 # -- drivers --------------------------------------------------------------------------------

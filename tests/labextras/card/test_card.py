@@ -14,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from multiprocessing import connection
 from pathlib import Path
 
@@ -106,52 +105,38 @@ opencl = pytest.mark.opencl
 
 @pytest.mark.long
 @opencl
-def test_a_card_lives_as_long_as_its_block(root, folder):
+def test_a_card_lives_as_long_as_its_block_and_has_its_name_alone(root, folder):
     with card.Card(root) as running:
-        pid = running.pid
-        assert repr(running) == "Card(card0, running)"
-        assert psutil.pid_exists(pid)
-        assert os.stat(folder).st_mode & 0o777 == 0o700
         (facts,) = card.status()
-        assert (facts.name, facts.pid, facts.root) == ("card0", pid, os.path.realpath(root))
+        assert repr(running) == "Card(card0, running)"
+        assert os.stat(folder).st_mode & 0o777 == 0o700
+        assert (facts.name, facts.root) == ("card0", os.path.realpath(root))
         assert str(facts).startswith(f"card0: {os.path.realpath(root)} on ")
         # It never holds TensorFlow: its own drivers would not go with it.
-        assert "tensorflow" not in open(f"/proc/{pid}/maps").read()
+        assert "tensorflow" not in open(f"/proc/{facts.pid}/maps").read()
+        words = rf"a card called card0 runs already \(process {facts.pid}\): stop it with `labkit card stop card0`"
+        for again in (card.Card(root), running):
+            with pytest.raises(ValueError, match=words):
+                again.start()
+        with card.Card(root, name="card1"):
+            assert [facts.name for facts in card.status()] == ["card0", "card1"]
     assert repr(running) == "Card(card0, stopped)"
-    assert not psutil.pid_exists(pid)
+    assert not psutil.pid_exists(facts.pid)
     assert card.status() == []
     running.stop()
 
 
 @pytest.mark.long
 @opencl
-def test_a_name_is_taken_once(root):
-    with card.Card(root) as running:
-        words = rf"a card called card0 runs already \(process {running.pid}\): stop it with `labkit card stop card0`"
-        with pytest.raises(ValueError, match=words):
-            card.Card(root).start()
-        with pytest.raises(ValueError, match="a card called card0 runs already"):
-            running.start()
-        assert ask(Op.STAT, "a.txt")
-        with card.Card(root, name="card1"):
-            assert [facts.name for facts in card.status()] == ["card0", "card1"]
-        assert [facts.name for facts in card.status()] == ["card0"]
-
-
-@pytest.mark.long
-@opencl
 def test_a_killed_card_leaves_a_socket_that_the_next_one_replaces(root, folder):
     with card.Card(root) as running:
-        running.kill()
+        cards.kill(running)
         assert cards.left(folder) == ["card0.lock", "card0.sock"]
-        assert not running.running
         with pytest.raises(ConnectionRefusedError):
             read("a.txt")
-        for _ in range(2):
-            running.start()
-            assert read("a.txt") == b"words"
-            os.kill(running.pid, signal.SIGKILL)  # somebody else does it
-        until(lambda: not running.running, "the card to end")
+        running.start()
+        assert read("a.txt") == b"words"
+        cards.kill(running)
         # Anybody who looks tidies up.
         assert card.status() == []
         assert cards.left(folder) == []
@@ -197,64 +182,6 @@ def test_a_lock_on_a_file_that_was_removed_is_none(folder, monkeypatch, again):
     assert path.read_bytes() == b""
     process.remove(folder, "card0")
     os.close(last)
-
-
-_TURNS = """
-import os, sys
-from pathlib import Path
-from labextras.card import process
-place, mine = Path(sys.argv[1]), 0
-while mine < 300:
-    lock = process.take(place / "card0.lock")
-    if lock is None: continue
-    os.mkdir(place / "held")        # fails where another process holds the name as well
-    os.rmdir(place / "held")
-    if mine % 3: process.remove(place, "card0")
-    os.close(lock)
-    mine += 1
-"""
-
-
-@pytest.mark.long
-def test_one_process_at_a_time_has_a_name_while_its_lock_comes_and_goes(folder):
-    place = process.folder()
-    words = [sys.executable, "-c", _TURNS, str(place)]
-    turns = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(3)]
-    outputs = [turn.communicate()[1] for turn in turns]
-    assert [turn.returncode for turn in turns] == [0, 0, 0], outputs
-    process.remove(place, "card0")
-
-
-@pytest.mark.long
-@opencl
-def test_a_card_dies_with_the_process_that_keeps_it_however_that_dies(root):
-    code = (
-        "import sys, time, threading; from labextras import card\n"
-        "def work():\n"
-        "    kept.append(card.Card(sys.argv[1], name=sys.argv[2]).start())\n"
-        "    print(kept[0].pid, threading.get_native_id(), flush=True)\n"
-        "kept = []\n"
-        "if sys.argv[3] == 'main': work()\n"
-        "else: thread = threading.Thread(target=work); thread.start(); thread.join()\n"
-        "time.sleep(1000)\n"
-    )
-    # In a thread that ends at once the kernel's own signal would come too early, so the card must live without it.
-    keepers = [
-        subprocess.Popen([sys.executable, "-c", code, str(root), f"kept{i}", where], stdout=subprocess.PIPE, text=True)
-        for i, where in enumerate(["main", "thread"])
-    ]
-    try:
-        pids, threads = zip(*(map(int, keeper.stdout.readline().split()) for keeper in keepers), strict=True)
-        in_a_thread = Path(f"/proc/{keepers[1].pid}/task/{threads[1]}")
-        while in_a_thread.exists():
-            time.sleep(0.01)
-        assert sorted(facts.pid for facts in card.status()) == sorted(pids)
-    finally:
-        for keeper in keepers:
-            keeper.kill()
-            keeper.wait()
-            keeper.stdout.close()
-    until(lambda: all(map(ended, pids)), "the cards to end")
 
 
 @pytest.mark.long
@@ -322,28 +249,11 @@ def test_a_socket_needs_a_short_path_of_ones_own(monkeypatch, tmp_path):
     with tempfile.TemporaryDirectory() as short:
         monkeypatch.setenv("XDG_RUNTIME_DIR", short)
         assert process.folder() == Path(short) / f"labkit-{os.getuid()}"
-    long = tmp_path / ("z" * 80)
-    long.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(long))
-    assert len(str(process.folder())) < 70
     with tempfile.NamedTemporaryFile() as file:
         monkeypatch.setenv("LABKIT_CARDS", file.name)
         with pytest.raises(PermissionError, match="is not a folder of yours"):
             process.folder()
     monkeypatch.delenv("LABKIT_CARDS")
-
-
-@pytest.mark.long
-def test_looking_at_cards_leaves_everything_of_others_alone(folder):
-    given = folder.parent
-    given.mkdir()
-    for name in ("postgres.lock", "postgres.sock", "postgres.new", "o.txt"):
-        (given / name).touch()
-    given.chmod(0o777)
-    done = command("status")
-    assert (done.returncode, done.stdout) == (0, "no card runs\n"), done
-    assert sorted(os.listdir(given)) == [folder.name, "o.txt", "postgres.lock", "postgres.new", "postgres.sock"]
-    assert given.stat().st_mode & 0o777 == 0o777
 
 
 @pytest.mark.parametrize(
@@ -380,34 +290,10 @@ def test_a_path_may_be_given_without_the_dots_or_the_link_of_the_root(root, tmp_
             ssd.uri(tmp_path / "1.jpg")
 
 
-@pytest.mark.parametrize("path", ["..", "../x", "in/../../x", "in/../x", "/../x", "in/..", "a\0b"])
-def test_a_path_that_leads_out_is_not_put_together(root, path):
-    words = r"leads out of the card; allowed: a path from its root, without '\.\.'"
-    with pytest.raises(ValueError, match=words):
-        card.uri("card0", path, size=8)
-    for inside in (path.lstrip("/"), f"{root}/{path}"):
-        with pytest.raises(ValueError, match=words):
-            card.Card(root).uri(inside)
-
-
 @pytest.mark.parametrize("path", ["q?size=7.jpg", "in/?=", "*?=*"])
 def test_a_path_whose_end_looks_like_parameters_is_not_put_together(root, path):
     with pytest.raises(ValueError, match=r"the path '.*' would be read with the parameters '.*'; allowed: "):
         card.Card(root).uri(path, size=8)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "words"),
-    [
-        ({"size": True}, "size is 'True'; allowed: a whole number from 1 to 4096"),
-        ({"size": 8, "dtype": np.float64}, "dtype is .*float64.*; allowed: uint8 or float32"),
-        ({"size": 8, "dtype": None}, "dtype is 'None'; allowed"),
-        ({"sise": 8}, "the parameter 'sise=8' is unknown"),
-    ],
-)
-def test_a_value_that_is_close_to_an_allowed_one_is_not_taken_for_it(root, parameters, words):
-    with pytest.raises(ValueError, match=words):
-        card.Card(root).uri("a.jpg", **parameters)
 
 
 # -- asked -----------------------------------------------------------------------------------
@@ -433,26 +319,6 @@ def test_what_waits_goes_as_one_batch_and_everybody_gets_his_own(asked):
     assert after.images - before.images == 5 * COUNT
     assert after.batches - before.batches < 5 * COUNT
     assert 1 < after.largest <= 64
-
-
-@pytest.mark.long
-@opencl
-def test_one_damaged_image_harms_no_other_of_its_batch(asked):
-    names = [f"{i}.jpg?size=8" for i in range(6)] + ["damaged.jpg?size=8"]
-    together = threading.Barrier(len(names))
-
-    def one(name):
-        together.wait()
-        try:
-            return len(read(name))
-        except Refused as refused:
-            return refused
-
-    with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
-        *good, bad = pool.map(one, names)
-    assert good == [192] * 6
-    assert bad.code == Code.DATA_LOSS
-    assert "the JPEG is damaged" in str(bad)
 
 
 @opencl
@@ -492,23 +358,15 @@ def test_a_card_answers_python_as_well(asked):
         read("nope")
 
 
-@pytest.mark.parametrize(
-    ("reply", "sentence"),
-    [
-        (protocol.pack_reply(2**40, 0, [b"x"]), f"the reply is to request {2**40}, not to 1"),
-        (None, None),
-    ],
-)
-def test_no_answer_to_another_request_is_believed(folder, reply, sentence):
+def test_no_answer_to_another_request_is_believed(folder):
     def answer(listener):
         with listener.accept() as peer:
             peer.recv_bytes()
-            if reply is not None:
-                peer.send_bytes(reply)
+            peer.send_bytes(protocol.pack_reply(2**40, 0, [b"x"]))
 
     with connection.Listener(str(process.folder() / "card0.sock"), "AF_UNIX") as listener:
         answering = threading.Thread(target=answer, args=(listener,))
         answering.start()
-        with pytest.raises(MessageError if sentence else EOFError, match=sentence):
+        with pytest.raises(MessageError, match=f"the reply is to request {2**40}, not to 1"):
             read("a.txt")
         answering.join()

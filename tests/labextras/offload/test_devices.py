@@ -52,19 +52,6 @@ def home(tmp_path):
 # -- the list ------------------------------------------------------------------------------
 
 
-@pytest.mark.long
-@pytest.mark.opencl
-def test_the_list_is_the_same_in_every_process_and_pips_pocl_is_first():
-    listed = "[(d.number, d.platform, d.name, d.kind, d.version, d.compute_units, d.owner) for d in devices()]"
-    code = f"from labextras.offload import devices; print({listed})"
-    first, second = python(code), python(code)
-    here = eval(listed, {"devices": offload.devices})  # the same words in this process
-    assert first.stdout == second.stdout == f"{here}\n"
-    if any(d.owner == "pip" for d in offload.devices()):
-        assert offload.devices()[0].owner == "pip"
-    assert [d.number for d in offload.devices()] == list(range(len(offload.devices())))
-
-
 def test_pocl_is_preferred_by_name_and_owner_not_by_the_order_of_drivers():
     pocl = "Portable Computing Language"
     rows = [
@@ -114,13 +101,6 @@ def test_no_driver_at_all_is_one_sentence_with_a_remedy(home, tmp_path):
     assert re.search(r"NoDevice: pyopencl cannot be imported here \(no pyopencl here\); .*install", last), done.stderr
 
 
-@pytest.mark.long
-def test_the_names_on_offer_are_functions_whatever_was_imported_before():
-    code = "import labextras.offload.opencl.devices, labextras.offload.preprocessor, labextras.offload as o; "
-    code += "assert callable(o.devices) and callable(o.preprocess), o.devices"
-    assert python(code).returncode == 0
-
-
 # -- drivers beside TensorFlow ---------------------------------------------------------------
 
 
@@ -161,18 +141,25 @@ def test_a_process_without_tensorflow_may_load_every_driver_also_below_one_that_
         assert (shared.stdout, alone.stdout) == ("['pip']\n", "['pip', 'system']\n"), alone.stderr
 
 
-def test_a_list_of_drivers_that_the_reader_set_is_respected(home, tmp_path):
+def listed(place, path, prefix="", **environment):
+    """Return what a process at home in `place` lists as drivers, with modules of `path` first: name to library."""
+    code = at_home(place) + f"from pathlib import Path; import sys; sys.prefix = {str(prefix)!r} or sys.prefix\n"
+    code += "drivers.prepare()\n"
+    code += "for path in Path(os.environ['OCL_ICD_VENDORS']).iterdir(): print(path.name, path.read_text())"
+    done = python(code, PYTHONPATH=os.pathsep.join([str(path), os.environ.get("PYTHONPATH", "")]), **environment)
+    assert done.returncode == 0, done.stderr
+    return dict(line.split(" ", 1) for line in done.stdout.splitlines() if line)
+
+
+def test_a_list_of_drivers_that_the_reader_set_is_respected(tmp_path):
     vendors = tmp_path / "mine"
     vendors.mkdir()
     (vendors / "own.icd").write_text(sys.executable)  # links no LLVM
-    code = home + "drivers.prepare()\nimport os\nprint(*sorted(os.listdir(os.environ['OCL_ICD_VENDORS'])))"
-    done = python(code, OCL_ICD_VENDORS=str(vendors))
-    assert done.stdout.split() == ["own.icd"], done.stderr
-    done = python(code, OCL_ICD_VENDORS=str(vendors / "own.icd"))
-    assert done.stdout.split() == ["own.icd"], done.stderr
+    for given in (vendors, vendors / "own.icd"):
+        assert [*listed(tmp_path, tmp_path, OCL_ICD_VENDORS=str(given))] == ["own.icd"]
 
 
-def test_conda_s_drivers_are_found_too_and_pips_pocl_by_a_loader_that_is_not_pips(home, tmp_path):
+def test_conda_s_drivers_are_found_too_and_pips_pocl_by_a_loader_that_is_not_pips(tmp_path):
     """conda's loader knows the folder of its environment only, and nothing of a library beside pyopencl."""
     vendors = tmp_path / "etc" / "OpenCL" / "vendors"
     vendors.mkdir(parents=True)
@@ -180,15 +167,11 @@ def test_conda_s_drivers_are_found_too_and_pips_pocl_by_a_loader_that_is_not_pip
     (tmp_path / "pyopencl" / ".libs").mkdir(parents=True)
     (tmp_path / "pyopencl" / "__init__.py").write_text("")
     (tmp_path / "pyopencl" / ".libs" / "libpocl-0.so").write_text("")
-    code = home + f"from pathlib import Path; import sys; sys.prefix = {str(tmp_path)!r}\n"
-    code += "drivers.prepare()\n"
-    code += "for path in Path(os.environ['OCL_ICD_VENDORS']).iterdir(): print(path.name, path.read_text())"
-    done = python(code, PYTHONPATH=str(tmp_path))
-    libraries = dict(line.split(" ", 1) for line in done.stdout.splitlines() if line)
-    assert libraries["conda.icd"] == sys.executable, done.stderr
+    libraries = listed(tmp_path, tmp_path, tmp_path)
+    assert libraries["conda.icd"] == sys.executable
     assert libraries["labkit-pocl.icd"].endswith("pyopencl/.libs/libpocl-0.so")
     (tmp_path / "pyopencl" / ".libs" / "libOpenCL-0.so").write_text("")
-    assert "labkit-pocl.icd" not in python(code, PYTHONPATH=str(tmp_path)).stdout, "pip's own loader knows it"
+    assert "labkit-pocl.icd" not in listed(tmp_path, tmp_path, tmp_path), "pip's own loader knows it"
 
 
 # -- a processor that pip's PoCL does not know ------------------------------------------------
@@ -202,28 +185,16 @@ def test_pips_pocl_is_not_used_on_a_processor_that_it_cannot_compile_for():
     assert drivers.knows_processor("conda", YOUNG), "a newer PoCL compiles for every processor"
 
 
-@pytest.mark.long
-@pytest.mark.opencl
-def test_every_device_that_is_listed_compiles_a_kernel():
-    for device in offload.devices():
-        assert offload.Engine(device).build("kernel void nothing(global int *x) {}").kernel_names == "nothing"
-
-
-def test_intels_runtime_is_found_where_pip_put_it_unless_the_reader_chose_the_drivers(home, tmp_path):
+def test_intels_runtime_is_found_where_pip_put_it_unless_the_reader_chose_the_drivers(tmp_path):
     info = tmp_path / "site" / "intel_opencl_rt-1.0.dist-info"
     info.mkdir(parents=True)
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "libintelocl.so").write_text("")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: intel-opencl-rt\nVersion: 1.0\n")
     (info / "RECORD").write_text("../lib/libintelocl.so,,\n")
-    code = home + "from pathlib import Path; drivers.prepare()\n"
-    code += "for path in Path(os.environ['OCL_ICD_VENDORS']).iterdir(): print(path.read_text())"
-    done = python(code, PYTHONPATH=str(tmp_path / "site"))
-    assert str(tmp_path / "lib" / "libintelocl.so") in done.stdout.split(), done.stderr
+    assert str(tmp_path / "lib" / "libintelocl.so") in listed(tmp_path, tmp_path / "site").values()
     (tmp_path / "mine").mkdir()
-    done = python(code, PYTHONPATH=str(tmp_path / "site"), OCL_ICD_VENDORS=str(tmp_path / "mine"))
-    assert "libintelocl" not in done.stdout
-    assert done.returncode == 0, done.stderr
+    assert not listed(tmp_path, tmp_path / "site", OCL_ICD_VENDORS=str(tmp_path / "mine"))
 
 
 def test_the_remedy_names_a_package_that_this_project_offers(root):
@@ -272,46 +243,6 @@ def test_a_damaged_kernel_is_gone_when_the_cache_is_emptied(home, tmp_path):
     assert python(home + KERNEL).stdout == "sum 135\n"
 
 
-@pytest.mark.opencl
-def test_a_folder_that_nobody_can_write_to_is_replaced_by_a_temporary_one_with_a_warning(home, tmp_path):
-    (tmp_path / "kernels").write_text("a file, no folder")
-    done = python(home + KERNEL + "import os; print(os.environ['POCL_CACHE_DIR'])")
-    result, place = done.stdout.splitlines()
-    assert result == "sum 135"
-    assert "cannot be written to" in done.stderr
-    assert not Path(place).exists(), "it goes with the process"
-
-
-@pytest.mark.long
-@pytest.mark.opencl
-def test_a_machine_where_nothing_can_be_written_works_from_temporary_folders(tmp_path):
-    (tmp_path / "file").write_text("")
-    code = "from labkit.common import shipped; shipped.checkout = lambda: None\n" + KERNEL
-    code += (
-        "from labextras.offload import try_kernel\nprint(try_kernel('kernel void f() {}', 'f', [], 1, limit_s=300))\n"
-    )
-    code += "import os; print(os.environ['POCL_CACHE_DIR'])"
-    done = python(code, XDG_CACHE_HOME=str(tmp_path / "file"))
-    result, tried, place = done.stdout.splitlines()
-    assert (result, tried) == ("sum 135", "f ran: nothing to write to"), done.stderr
-    assert done.stderr.count("cannot be written to") == 1
-    assert not Path(place).exists()
-
-
-@pytest.mark.long
-@pytest.mark.opencl
-def test_a_folder_of_the_readers_is_used_and_never_emptied(home, tmp_path):
-    own = tmp_path / "own"
-    own.mkdir()
-    (own / "mine.bc").write_bytes(b"no bitcode")
-    done = python(home + KERNEL, POCL_CACHE_DIR=str(own))
-    assert done.stdout == "sum 135\n", done.stderr
-    assert python(home + "drivers.empty_kernel_cache()", POCL_CACHE_DIR=str(own)).returncode == 0
-    assert (own / "mine.bc").read_bytes() == b"no bitcode"
-    if kept_by_pocl():
-        assert any(own.rglob("triple.so"))
-
-
 # -- forks -------------------------------------------------------------------------------------
 
 
@@ -322,18 +253,13 @@ def test_a_forked_child_gets_a_sentence_instead_of_a_hang(home):
         home
         + KERNEL
         + """
-import io, json, os, signal
-from PIL import Image
+import json, os, signal
 from labextras.offload import Decoder, Preprocessor, devices
-place = io.BytesIO()
-Image.new("RGB", (16, 16)).save(place, "JPEG", progressive=True)  # a file that is not for the device
 decoder, preprocessor = Decoder(engine), Preprocessor(engine, size=8)
-decoder.decode([place.getvalue()]), preprocessor([place.getvalue()])
 preprocessor.turn.acquire()  # as where another thread is at work during the fork
 tries = {
-    "decode": lambda: decoder.decode([place.getvalue()]), "preprocess": lambda: preprocessor([place.getvalue()]),
-    "use": lambda: engine.upload(np.zeros(1)), "new": Engine, "list": devices, "finish": engine.finish,
-    "trace": engine.trace, "kernel": lambda: engine.kernel("normalize_clip"),
+    "decode": lambda: decoder.decode([]), "preprocess": lambda: preprocessor([]), "new": Engine, "list": devices,
+    "use": lambda: engine.upload(np.zeros(1)), "finish": engine.finish, "trace": engine.trace,
 }
 read, write = os.pipe()
 if os.fork() == 0:
@@ -354,7 +280,6 @@ print(engine.download(x, np.empty(10, np.int32)).sum())
     done = python(code)
     _, refusals, total = done.stdout.splitlines()
     refusals = json.loads(refusals)
-    names = {"decode", "preprocess", "use", "new", "list", "finish", "trace", "kernel"}
-    assert set(refusals) == names, done.stderr
+    assert set(refusals) == {"decode", "preprocess", "use", "new", "list", "finish", "trace"}, done.stderr
     assert all("was forked" in sentence and "spawn" in sentence for sentence in refusals.values())
     assert total == "135", "the parent works on"

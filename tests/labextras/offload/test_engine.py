@@ -56,20 +56,11 @@ def test_an_array_may_change_after_its_upload(engine):
     assert (engine.download(buffer, np.empty_like(values)) == np.arange(1 << 20)).all()
 
 
-@pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda e: e.empty(-1), "nbytes is -1; allowed on .*: 0 to"),
-        (lambda e: e.empty(1 << 60), "nbytes is 1152921504606846976; allowed"),
-        (lambda e: e.download(e.empty(4), np.empty(8, np.uint8)), "array takes 8 bytes, the buffer holds 4"),
-        (lambda e: e.download(e.empty(64), np.empty((8, 8), np.uint8)[:, ::2]), "must be contiguous and writable"),
         (lambda e: e.kernel("no_such"), "no kernel file 'no_such'; there are: .*normalize_clip"),
-        (lambda e: e.kernel("sub", file="normalize_clip"), "normalize_clip.cl has no kernel 'sub'; it has: normalize"),
-        (
-            lambda e: e.build("kernel void f(global int *x) {\n  x[0] = y;\n}"),
-            "does not compile: line 2, column 10: use of",
-        ),
+        (lambda e: e.build("kernel void f(global int *x) {\n  x[0] = y;\n}"), "not compile: line 2, column 10: use of"),
     ],
 )
 def test_bad_words_give_one_sentence(engine, call, sentence):
@@ -79,16 +70,6 @@ def test_bad_words_give_one_sentence(engine, call, sentence):
 
 
 # -- kernels ----------------------------------------------------------------------------------
-
-
-def test_each_call_for_a_kernel_gives_one_with_arguments_of_its_own(engine):
-    first, second = engine.kernel("normalize_clip"), engine.kernel("normalize_clip")
-    assert first is not second
-    assert first.program == second.program, "compiled once"
-
-
-def test_the_engine_says_what_it_runs_on(engine):
-    assert repr(engine) == f"Engine({engine.device.name.strip()!r} of {engine.device.platform.name.strip()!r})"
 
 
 # -- what happened ----------------------------------------------------------------------------

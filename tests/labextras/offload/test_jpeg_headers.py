@@ -36,8 +36,7 @@ def test_a_frame_is_what_the_header_says():
     assert (frame.width, frame.height, frame.transform, frame.restart) == (41, 23, 1, 0)
     assert [(p.h, p.v) for p in frame.components] == [(2, 1), (1, 1), (1, 1)]
     assert frame.mcus == (3, 3)
-    assert frame.components[0].dc == header.STANDARD_DC[0]
-    assert frame.components[2].ac == header.STANDARD_AC[1]
+    assert (frame.components[0].dc, frame.components[2].ac) == corpus.standard_tables()[::3]
 
 
 @pytest.mark.parametrize(
@@ -46,14 +45,20 @@ def test_a_frame_is_what_the_header_says():
         (with_frame(0xC2), "progressive", "progressive JPEG"),
         (with_frame(0xC3), "lossless", "lossless JPEG"),
         (with_frame(0xC5), "hierarchical", "hierarchical JPEG"),
-        (with_frame(0xC9), "arithmetic", "arithmetic-coded JPEG"),
-        (with_frame(0xCA), "arithmetic", "arithmetic-coded progressive JPEG"),
+        (with_frame(0xCA), "arithmetic", "arithmetic JPEG"),
         (with_frame(0xC1, precision=12), "precision", "12 bits for each sample; the kernels decode 8"),
         (with_frame(parts=[(i, 0x11, 0) for i in (1, 2, 3, 4)]), "components", "CMYK or YCCK"),
         (with_frame(parts=[(1, 0x11, 0), (2, 0x11, 0)]), "components", "2 components"),
         (with_frame(parts=[(1, 0x41, 0), (2, 0x11, 0), (3, 0x11, 0)]), "sampling", "factors 4x1, 1x1, 1x1"),
         (with_frame(parts=[(1, 0x11, 0), (2, 0x21, 0), (3, 0x21, 0)]), "sampling", "factors 1x1, 2x1, 2x1"),
         (with_frame(parts=[(1, 0x21, 0), (2, 0x11, 0), (3, 0x21, 0)]), "sampling", "factors 2x1, 1x1, 2x1"),
+        (with_frame(parts=[(1, 0x52, 0), (2, 0x11, 0), (3, 0x11, 0)]), "sampling", "factors 5x2, 1x1, 1x1"),
+        (with_frame(parts=[(1, 0x20, 0), (2, 0x10, 0), (3, 0x10, 0)]), "sampling", "factors 2x0, 1x0, 1x0"),
+        (with_frame(parts=[(1, 0x22, 0), (2, 0x22, 0), (3, 0x22, 0)]), "sampling", "factors 2x2, 2x2, 2x2"),
+        (with_frame(parts=[(9, 0x22, 0), (2, 0x11, 0), (3, 0x11, 0)]), "scans", "in another order than the frame's"),
+        (with_frame(parts=[(1, 0x22, 0), (2, 0x11, 0), (1, 0x11, 0)]), "scans", "several scans"),
+        (with_frame(width=65501, height=1), "large", "65501×1 pixels; the limits are 67,108,864 pixels, and 65500 for"),
+        (corpus.encode(corpus.photo(9, 9), huffman_tables=False), "tables", "a Huffman table is not in the file"),
     ],
 )
 def test_what_the_kernels_do_not_decode_is_unsupported_by_name(data, code, text):
@@ -63,43 +68,27 @@ def test_what_the_kernels_do_not_decode_is_unsupported_by_name(data, code, text)
     assert data[raised.value.byte] == 0xFF
 
 
-def test_components_in_scans_of_their_own_are_unsupported():
-    data = whole()
-    at = data.index(b"\xff\xda")
-    alone = data[:at] + corpus.segment(0xDA, b"\1\1\0\0\x3f\0") + data[at + 14 :]
-    with pytest.raises(Unsupported, match="several scans"):
-        header.parse(alone)
-
-
 @pytest.mark.parametrize(
     ("data", "code", "text"),
     [
         (b"", "format", "^the file is empty$"),
         (b"\x89PNG\r\n\x1a\n", "format", "^this is a PNG file, not a JPEG$"),
-        (b"GIF89a", "format", "^this is a GIF file, not a JPEG$"),
-        (b"RIFF\x24\0\0\0WEBPVP8 ", "format", "^this is a WebP or other RIFF file, not a JPEG$"),
-        (b"BM\x36\0\0\0", "format", "^this is a BMP file, not a JPEG$"),
-        (b"II*\0\x08\0\0\0", "format", "^this is a TIFF file, not a JPEG$"),
         (b"<!DOCTYPE html>\n<html>", "format", "^this is a text file, not a JPEG$"),
         (b"a text", "signature", "does not begin"),
         (b"\xff\xd8", "truncated", "ends after 2 bytes"),
-        (b"\xff\xd8\xff\xd9", "marker", "without an image"),
-        (b"\xff\xd8\xff\xd8", "marker", "a second file"),
-        (b"\xff\xd8\x00\x00\xff", "segment", "byte 2 is 00, where a marker should begin"),
-        (b"\xff\xd8\xff\x00\xff", "segment", "byte 2 is FF with 00 behind it, where a marker should begin"),
+        (b"\xff\xd8\xff\xd9", "marker", "the segment D9 at byte 2 has no place in the header of a JPEG"),
+        (b"\xff\xd8\xff\xd8", "marker", "no place"),
+        (b"\xff\xd8\xff\xdd\0\3\0\xff", "marker", "no place"),
+        (b"\xff\xd8\xff\x00\xff", "segment", "the bytes FF 00 stand at byte 2, where a marker should begin"),
         (b"\xff\xd8\xff\xe0\0\1\0\0", "segment", "has the length 1"),
-        (b"\xff\xd8\xff\xbf\0\2\xff\xd9", "marker", "no JPEG decoder knows"),
-        (whole().replace(b"\xff\xc0", b"\xff\xfe", 1), "marker", "before its frame"),
+        (b"\xff\xd8\xff\xbf\0\2\xff\xd9", "marker", "no place"),
+        (whole().replace(b"\xff\xc0", b"\xff\xfe", 1), "marker", "no place"),
         (whole().replace(b"\xff\xdb", b"\xff\xfe"), "table", "needs quantisation table 0: there is none"),
         (with_frame(width=0), "size", "0×24 pixels"),
         (with_frame(height=0), "size", "40×0 pixels"),
-        (with_frame(width=65501, height=1), "size", "a side has 65500 at most"),
-        (with_frame(parts=[(1, 0x52, 0), (2, 0x11, 0), (3, 0x11, 0)]), "segment", "sampling factor"),
-        (with_frame(parts=[(1, 0x22, 0), (2, 0x22, 0), (3, 0x22, 0)]), "segment", "more than 10 blocks"),
-        (with_frame(parts=[(9, 0x22, 0), (2, 0x11, 0), (3, 0x11, 0)]), "segment", "does not have"),
         (with_frame(parts=[(1, 0x22, 3), (2, 0x11, 0), (3, 0x11, 0)]), "table", "needs quantisation table 3"),
-        (with_frame(width=65500, height=65500), "size", "65500×65500, more than"),
-        (with_frame(0xC2, width=65500, height=65500), "size", "65500×65500, more than"),
+        (with_frame(width=65500, height=65500), "size", "65500×65500 pixels, in a file of"),
+        (with_frame(0xC2, width=65500, height=65500), "size", "65500×65500 pixels, in a file of"),
     ],
 )  # fmt: skip
 def test_a_header_that_cannot_be_is_damaged_with_what_and_where(data, code, text):
@@ -138,7 +127,7 @@ def test_a_claim_of_four_gigapixels_allocates_nothing():
 
 def test_more_pixels_than_the_limit_are_refused_and_not_handed_to_the_host(monkeypatch):
     monkeypatch.setattr(header, "LIMIT_PIXELS", 900)
-    with pytest.raises(Unsupported, match="40×24 pixels are more than the limit of 900") as raised:
+    with pytest.raises(Unsupported, match="40×24 pixels; the limits are 900 pixels") as raised:
         header.parse(whole())
     assert raised.value.code == "large"
 
@@ -242,8 +231,7 @@ def test_huffman_tables_that_cannot_be_are_named():
     assert huffman.fault(bytes([3] + [0] * 15) + b"abc", False) == "it has more codes of 1 bits than there can be"
     assert huffman.fault(bytes([2] + [0] * 15) + b"ab", False) is not None  # a code of ones alone
     assert huffman.fault(bytes([1] + [0] * 15) + b"\x10", True) == "it has a DC symbol above 15"
-    assert all(huffman.fault(t, True) is None for t in header.STANDARD_DC)
-    assert all(huffman.fault(t, False) is None for t in header.STANDARD_AC)
+    assert not any(huffman.fault(table, place < 2) for place, table in enumerate(corpus.standard_tables()))
 
 
 def test_planes_of_a_batch_never_overlap_and_a_batch_beyond_two_gigabytes_is_refused():

@@ -20,19 +20,24 @@ def on_eight(body, **words):
 
 
 @pytest.mark.parametrize(
-    "dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "float32", "float64"]
+    ("name", "place", "where"),
+    [
+        ("char", "i + 64", "behind 'a'"),
+        ("ushort", "i + 4095 / sizeof(a[0])", "behind 'a'"),
+        ("int", "i - 1", "before 'a'"),
+        ("ulong", "i - 1", "before 'a'"),
+        ("float", "i + 64", "behind 'a'"),
+        ("double", "i - 1", "before 'a'"),
+    ],
 )
-@pytest.mark.parametrize(
-    ("place", "where"), [("i + 64", "behind 'a'"), ("i - 1", "before 'a'"), ("i + 4095 / sizeof(a[0])", "behind 'a'")]
-)
-def test_a_read_outside_of_an_array_of_any_type_is_found(dtype, place, where):
+def test_a_read_outside_of_an_array_of_any_type_is_found(name, place, where):
     from labextras.offload.trial_child import TYPES
 
-    name = next(c for c, n in TYPES.items() if np.dtype(n) == dtype)
     source = (
         f"kernel void f(global const {name} *a, global {name} *b) {{ int i = get_global_id(0); b[i] = a[{place}]; }}"
     )
-    tried = try_kernel(source, "f", [np.zeros(64, dtype), np.zeros(64, dtype)], 64, limit_s=LONG_S)
+    arrays = [np.zeros(64, TYPES[name]), np.zeros(64, TYPES[name])]
+    tried = try_kernel(source, "f", arrays, 64, limit_s=LONG_S)
     assert not tried.ok
     assert tried.text == f"f reads outside of its arrays: what lies {where} changes 'b'"
     assert not tried.outputs
@@ -42,20 +47,16 @@ def test_a_read_outside_of_an_array_of_any_type_is_found(dtype, place, where):
     "value",
     [
         "mix(a[i], a[i + 1], 0.0f)",
-        "a[i] + 0 * a[i + 1]",
         "fmin(a[i], a[i + 1])",
         "fmax(a[i], a[i + 1])",
-        "clamp(a[i + 1], 0.0f, 1.0f)",
         "a[i + 1] < 0 ? 1 : 0",
     ],
 )
 def test_a_read_outside_is_found_through_a_weight_of_zero_and_through_limits(value):
     source = f"kernel void f(global const float *a, global float *b) {{ int i = get_global_id(0); b[i] = {value}; }}"
     arguments = [np.arange(8, dtype=np.float32), np.zeros(8, np.float32)]
-    assert (
-        "reads outside of its arrays: what lies behind 'a'"
-        in try_kernel(source, "f", arguments, 8, limit_s=LONG_S).text
-    )
+    found = try_kernel(source, "f", arguments, 8, limit_s=LONG_S).text
+    assert "reads outside of its arrays: what lies behind 'a'" in found
     assert try_kernel(source, "f", arguments, 7, limit_s=LONG_S).ok, "the last element is there"
 
 
@@ -78,68 +79,7 @@ def test_results_that_differ_from_run_to_run_are_no_read_outside(value):
     assert tried.outputs["x"].any()
 
 
-def test_what_a_kernel_changes_is_given_afresh_to_each_run():
-    tried = on_eight("x[get_global_id(0)] += 1;")
-    assert tried.ok, tried
-    assert (tried.outputs["x"] == EIGHT + 1).all()
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("limit_s", [1, 2, 3, 4])
-def test_large_arrays_never_make_a_right_kernel_a_wrong_one(limit_s):
-    many = np.zeros(60_000_000, np.int32)
-    source = "kernel void f(global int *x) { x[get_global_id(0)] = 1; }"
-    tried = try_kernel(source, "f", [many], many.size, limit_s=limit_s)
-    phrases = ("were not enough to copy", "loop without an end", "was not compiled within")  # time, not a mistake of it
-    assert tried.ok or any(words in tried.text for words in phrases), tried
-
-
-@pytest.mark.parametrize("value", ["0xA5A5A5A5", "0x5A5A5A5A", "0", pytest.param("-1", marks=pytest.mark.long)])
+@pytest.mark.parametrize("value", ["0xA5A5A5A5", "0"])
 def test_a_write_outside_is_found_whatever_it_writes(value):
     text = on_eight(f"x[get_global_id(0) + 1] = {value};").text
     assert text == "f writes outside of its arrays: element 8 of the 8 of 'x'"
-
-
-def test_a_write_to_what_is_const_is_found():
-    source = "kernel void f(global const int *a, global int *b) { ((global int *)a)[3] = 9; b[0] = 1; }"
-    assert try_kernel(source, "f", [EIGHT, EIGHT], 1).text == "f writes to 'a', which it declares const"
-
-
-# -- the exercises that run on it -------------------------------------------------------------------
-
-CLIP = """
-// every value ... one for each work-item, "..." and so on
-__kernel void clip_values(__global const float *in, __global float *out, const float low, const float high)
-{
-    const int i = get_global_id(0);
-    out[i] = clamp(in[i], low, high); // ...
-}
-"""
-
-
-def test_an_exercise_takes_dots_in_a_comment_and_holds_only_what_is_empty_for_untried():
-    from labcourse.grading import FAILED, OPEN, check
-
-    assert check("08.1", CLIP).passed
-    assert check("08.1", CLIP.replace("clamp(in[i], low, high)", "in[i]")).status == FAILED
-    assert check("08.1", CLIP.replace("out[i] = clamp(in[i], low, high);", "...")).status == FAILED
-    assert [check("08.1", answer).status for answer in (None, "", " \n", "...")] == [OPEN] * 4
-
-
-def test_an_exercise_sees_a_read_behind_a_plane_whose_weight_is_zero():
-    from labcourse.grading import check
-
-    source = """
-    float place(int x, int in, int out) { return clamp((x + 0.5f) * in / out - 0.5f, 0.0f, in - 1.0f); }
-    __kernel void resize(__global const float *in, __global float *out, const int in_height, const int in_width,
-                         const int out_height, const int out_width)
-    {
-        const int x = get_global_id(0), y = get_global_id(1);
-        const float px = place(x, in_width, out_width), py = place(y, in_height, out_height);
-        const int left = (int)px, top = (int)py, right = min(left + 1, in_width - 1), bottom = BOTTOM;
-        const float above = mix(in[top * in_width + left], in[top * in_width + right], px - left);
-        const float below = mix(in[bottom * in_width + left], in[bottom * in_width + right], px - left);
-        out[y * out_width + x] = mix(above, below, py - top);
-    }"""
-    assert check("08.2", source.replace("BOTTOM", "min(top + 1, in_height - 1)")).passed
-    assert "reads outside of its array" in check("08.2", source.replace("BOTTOM", "top + 1")).hint
