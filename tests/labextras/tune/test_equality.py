@@ -126,14 +126,6 @@ def test_no_cache_for_what_a_variable_decides_or_a_filter_draws():
         assert not [one for one in rewrite.changes(calls.read(dataset)) if one.stored]
 
 
-def test_a_map_with_a_table_is_compared_before_and_behind_the_batch():
-    keys = tf.constant(["a", "b"])
-    table = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(keys, tf.constant([1, 2])), 0)
-    words = tf.data.Dataset.from_tensor_slices(["a", "b", "c"] * 8)
-    ((_, verdict),) = changes(words.map(table.lookup).batch(4), "batch before the map")
-    assert verdict == equality.SAME
-
-
 @pytest.mark.parametrize(
     "end",
     [

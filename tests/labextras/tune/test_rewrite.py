@@ -243,10 +243,3 @@ def test_no_other_order_before_a_call_that_goes_by_the_place_of_an_element(tf, t
         for before, picked in ((False, dataset), (True, getattr(dataset.batch(2), call)(*arguments))):
             found = [one for one in rewrite.changes(calls.read(picked)) if not one.same_order]
             assert bool(found) != before
-
-
-def test_other_types_and_shapes_are_named(tf):
-    written = calls.read(tf.data.Dataset.range(8).batch(2))
-    other = calls.read(tf.data.Dataset.range(8).map(lambda i: tf.cast(i, tf.float32)).batch(2))
-    verdict = equality.Reference(written).compared(rewrite.Change("another type", other))
-    assert verdict == "other elements: the dtype is float32, expected int64"
