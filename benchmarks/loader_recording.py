@@ -153,7 +153,7 @@ def costs(loader: Any, steps: int, rounds: int) -> tuple[float, float]:
         found = {}
         for spans in (True, False) if number % 2 else (False, True):
             epochs = Epochs(Loader(loader), steps)
-            watch = LoaderSession(epochs, WARMUP, spans)
+            watch = LoaderSession(epochs, spans)
             found[spans] = drive(epochs, Nothing(), steps, WARMUP, max_events=10**9 if spans else None, watch=watch)
         one, other = found[True], found[False]
         cpu.append(one.tree.cpu_s / one.images / (other.tree.cpu_s / other.images))

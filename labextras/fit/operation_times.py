@@ -19,8 +19,8 @@ from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import VALIDATION, Trace
 from labkit.timeline.wording import is_op_type, percent
 
-#: By what ops are grouped: their type; the kind of layer they belong to; this layer.
-GROUPS = ("type", "name", "layer")
+#: By what ops are grouped, with the heading of its column: their type; the kind of layer they belong to; this layer.
+GROUPS = {"type": "op", "name": "kind of layer", "layer": "layer"}
 
 #: An op in the name of all that XLA has compiled into one.
 COMPILED = "ExecuteAsyncOnStream"
@@ -110,7 +110,7 @@ class Operations(Tabular):
             (row.name, row.where, f"{row.calls:,}", f"{row.ns / 1e6 / (self.steps or 1):,.2f}", percent(row.ns / total))
             for row in shown
         ]
-        head = {"type": "op", "name": "kind of layer", "layer": "layer"}[self.by], "where", "calls", unit, "of all"
+        head = GROUPS[self.by], "where", "calls", unit, "of all"
         notes = ["time of all threads together, without what an op calls in the same thread."]
         if self.get_next is not None:
             notes.append(f"{GET_NEXT} takes {percent(self.get_next)} of a step: the wait for a batch.")

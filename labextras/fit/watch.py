@@ -17,7 +17,6 @@ import sys
 import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from types import FrameType
@@ -82,11 +81,8 @@ def _images(batch: Any) -> int:
 class _Watcher:
     """What a callback and a loop have in common: settings, a window, a trace, and that they never stop a training."""
 
-    #: The last one that began; a training that was interrupted may have left its window open.
-    _last: weakref.ref[_Watcher] | None = None
-
-    #: The last one that looked after a window.
-    _last_guard: threading.Thread | None = None
+    #: The one whose window is open; a training that was interrupted may have left it.
+    _last: _Watcher | None = None
 
     #: Held while the window of a training that may be over is ended: a guard does this in a thread of its own.
     _ending = threading.Lock()
@@ -95,17 +91,14 @@ class _Watcher:
         self.steps, self.warmup = whole("steps", steps, least=1), whole("warmup", warmup, least=0)
         self.max_events, self.name, self.keep = whole("max_events", max_events, least=1), name, keep
         check_keep(keep)
-        self._forget("no training has run with it")
+        self._forget("no training has run with it, and it stands around no loop")
+        self._done = True  # until one begins
 
     def _begin(self, why: str) -> None:
         """Forget what was; `why` says why nothing is recorded as yet."""
-        left = _Watcher._last and _Watcher._last()
-        if left:
+        if (left := _Watcher._last) is not None:
             left._abandon(left._window)
-        elif _Watcher._last_guard:
-            _Watcher._last_guard.join()  # it gives the profiler of one that is gone back
         self._forget(why)
-        _Watcher._last = weakref.ref(self)
 
     def _forget(self, why: str) -> None:
         self._trace: Trace | None = None
@@ -132,10 +125,9 @@ class _Watcher:
     def _open(self, **how: Any) -> None:
         """Open the window, and let a thread look after it."""
         self._window = window = Window(self.keep, self.max_events, **how)
-        name, daemon = "labkit guard of a window", None if window.fit else True  # a daemon where fit runs in one
-        guard = threading.Thread(target=_guard, args=(weakref.ref(self), window), name=name, daemon=daemon)
-        _Watcher._last_guard = guard
-        guard.start()
+        _Watcher._last = self
+        daemon = None if window.fit else True  # a daemon where fit runs in one
+        threading.Thread(target=_guard, args=(self, window), name="labkit guard of a window", daemon=daemon).start()
 
     def _window_of_a_step(self) -> Window | None:
         """Return the window if a step that begins is one of it; close it if its profile has ended meanwhile."""
@@ -161,23 +153,33 @@ class _Watcher:
     def _discard(self, why: str) -> None:
         """End what runs without a trace."""
         window, self._window, self._done, self._why = self._window, None, True, why
+        if _Watcher._last is self:
+            _Watcher._last = None
         if window is not None:
             window.discard()
 
+    def _take(self, images: int | None, label: str, said: str, **facts: Any) -> None:
+        """End the window with a trace of a training, which is called `label` and described by `said`."""
+        accelerator = Accelerator(label, "real", None, said)
+        facts |= {"name": self.name or label, "accelerator": accelerator, "warmup": self.warmup}
+        self._trace = self._window.close(images, steps=self.steps, **facts)
+        self._discard("")
 
-def _fit_of(model: Any) -> FrameType | None:
-    """Return the frame in which this thread fits a model; None where another function calls the callbacks."""
+
+def _fit_of(model: Any) -> FrameType:
+    """Return the frame in which this thread fits a model.
+
+    Raises
+    ------
+    RecordingError
+        If another function calls the callbacks: nobody could tell that it is over.
+    """
     frame = sys._getframe(1)
     while frame and not (frame.f_code.co_name == "fit" and frame.f_locals.get("self") is model):
         frame = frame.f_back
+    if frame is None:
+        raise RecordingError("no model.fit calls this callback; allowed: model.fit, or `watching` around another loop")
     return frame
-
-
-def _within(frame: FrameType | None, outer: FrameType | None) -> bool:
-    """Tell whether a frame, or one that waits for it, is the outer one."""
-    while frame and frame is not outer:
-        frame = frame.f_back
-    return frame is outer
 
 
 def _runs(frame: FrameType) -> bool:
@@ -193,20 +195,15 @@ def _runs(frame: FrameType) -> bool:
     return False
 
 
-def _guard(of: weakref.ref[_Watcher], window: Window) -> None:
+def _guard(watcher: _Watcher, window: Window) -> None:
     """Wait for the end of a window; end its profile if it is full between steps, and it if ``fit`` is over without it.
 
     Keras calls no callback when a training is interrupted or another callback fails. Only the frame of it tells.
-    Where there is no ``fit``, the window ends with its watcher at the latest, which nobody keeps alive for this.
     """
-    while (watcher := of()) and watcher._window is window and (window.fit is None or _runs(window.fit)):
-        watcher = None
+    while watcher._window is window and (window.fit is None or _runs(window.fit)):
         window.look()
         time.sleep(LOOK_S)
-    if watcher:
-        watcher._abandon(window)
-    else:
-        window.discard()
+    watcher._abandon(window)
 
 
 class Watch(_Watcher, keras.callbacks.Callback):
@@ -242,7 +239,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
     epoch and that of the window end when the device is done. A callback that evaluates or predicts is a validation.
     A training that is interrupted, or fails in another callback, leaves no trace. A thread looks whether ``fit`` still
     runs, and gives the profiler back about a tenth of a second after it is over. Where another function than
-    ``model.fit`` calls the callbacks, the profiler runs until the next `Watch` begins or this one is gone.
+    ``model.fit`` calls the callbacks, nothing is recorded.
     A callback that Keras calls after each batch makes it wait for the device every time. This one is none: in its
     window it stands around ``model.train_function``, and outside of it counts.
     """
@@ -310,15 +307,14 @@ class Watch(_Watcher, keras.callbacks.Callback):
     def _take_over(self) -> None:
         """Put the stand-ins in their places, for the first time or where the script has compiled the model anew."""
         for name, mine in self._instead.items():
-            # A model of another trainer may have nothing to evaluate or to predict with.
-            if (name == "train_function" or hasattr(self.model, name)) and getattr(self.model, name) != mine:
+            if getattr(self.model, name) != mine:
                 self._own[name] = getattr(self.model, name)
                 setattr(self.model, name, mine)
 
     def _watched(self, *args: Any, **named: Any) -> Any:
         """Stand in for ``model.train_function`` as long as the window is open."""
         train = self._own["train_function"]
-        if self._window is not None and not _within(sys._getframe(), self._window.fit):
+        if self._window is not None and not _runs(self._window.fit):
             self._abandon(self._window)
         window = self._window_of_a_step()
         if window is None:  # a training that was interrupted left this function to the next one
@@ -368,20 +364,11 @@ class Watch(_Watcher, keras.callbacks.Callback):
                 self._note(name)
             self._keep_count()
             self._counts.append((len(self._window.calls), self._trained()))
-            trace = self._window.close(
-                # A loss of one's own may count steps, or weights.
-                self._images if not self._batch and self._images > len(self._window.calls) * each else None,
-                each=each,
-                counts=self._counts,
-                steps=self.steps,
-                ended=ended,
-                batch=self._batch,
-                name=self.name or self.model.name,
-                accelerator=Accelerator(self.model.name, "real", None, f"model.fit of {self.model.name}"),
-                warmup=self.warmup,
-            )
-            self._trace = _flat(trace, self.model)
-            self._discard("")
+            # A loss of one's own may count steps, or weights.
+            images = self._images if not self._batch and self._images > len(self._window.calls) * each else None
+            how = {"each": each, "counts": self._counts, "ended": ended, "batch": self._batch}
+            self._take(images, self.model.name, f"model.fit of {self.model.name}", **how)
+            self._trace = _flat(self._trace, self.model)
 
     def _discard(self, why: str) -> None:
         for name, mine in self._instead.items():
@@ -396,7 +383,7 @@ class Watch(_Watcher, keras.callbacks.Callback):
         """Enter what ends now into the lane of the script."""
         start = self._opened.pop(what, None)
         if start is not None and self._window is not None:
-            self._window.script.append((what, start, time.perf_counter_ns()))
+            self._window.script(what, start, time.perf_counter_ns())
 
     def _keep_count(self) -> None:
         """Keep how many images the epoch has trained on, before its loss forgets."""
@@ -454,23 +441,21 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         profile: bool = True,
     ) -> None:
         self.profile = truth("profile", profile)
-        self._inside = False
         self._set_up(steps, warmup, name, keep, max_events)
 
     def __enter__(self) -> watching:
         """Begin to count steps."""
         self._begin(f"the loop ended before step {self.warmup}, with which the window begins")
         self._images: int | None = 0
-        self._inside = True
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         """Close the window if the loop was shorter; discard it if the loop failed."""
-        self._inside = False
         if self._window is not None and kind is None and self._window.calls:
             self._close(ended=True)
         elif self._window is not None:
             self._discard("the loop failed in the window" if kind else self._why)
+        self._done = True
 
     @contextlib.contextmanager
     def __call__(self, batch: Any = None) -> Iterator[None]:
@@ -483,8 +468,6 @@ class watching(_Watcher, contextlib.AbstractContextManager):
         """
         if self._due:
             with self._never_stopping():
-                if not self._inside:  # nobody would end the window of a loop that is short
-                    raise RecordingError("`with labextras.fit.watching() as step:` does not stand around the loop")
                 self._open(profile=self.profile)
         self._seen += 1
         window = self._window_of_a_step()
@@ -532,11 +515,11 @@ class watching(_Watcher, contextlib.AbstractContextManager):
             If `category` is none of them.
         """
         one_of("category", category, PARTS)
-        return self._noting(lambda window, *ends: window.parts.append((name, category, *ends)))
+        return self._noting(lambda window, *ends: window.noted.append((name, name, category, *ends)))
 
     def validation(self) -> contextlib.AbstractContextManager[None]:
         """Surround a validation between two train steps, so that its time and its ops do not count as theirs."""
-        return self._noting(lambda window, *ends: window.script.append((VALIDATION, *ends)))
+        return self._noting(lambda window, *ends: window.script(VALIDATION, *ends))
 
     @contextlib.contextmanager
     def _noting(self, note: Callable[[Window, int, int], None]) -> Iterator[None]:
@@ -549,12 +532,4 @@ class watching(_Watcher, contextlib.AbstractContextManager):
     def _close(self, ended: bool = False) -> None:
         with self._never_stopping():
             self._window.wait()
-            self._trace = self._window.close(
-                self._images or None,
-                steps=self.steps,
-                ended=ended,
-                name=self.name,
-                accelerator=Accelerator(self.name, "real", None, "a train step of the program's own"),
-                warmup=self.warmup,
-            )
-            self._discard("")
+            self._take(self._images or None, self.name, "a train step of the program's own", ended=ended)

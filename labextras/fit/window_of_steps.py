@@ -84,8 +84,12 @@ class Window:
         self._cpu_ns, self.full = time.process_time_ns(), False
         self.calls: list[tuple[int, int]] = []
         self.waits: list[tuple[int, int]] = []
-        self.script: list[tuple[str, int, int]] = []
-        self.parts: list[tuple[str, str, int, int]] = []
+        #: What the script noted: lane, name, category, start and end.
+        self.noted: list[tuple[str, str, str, int, int]] = []
+
+    def script(self, name: str, start: int, end: int) -> None:
+        """Note an epoch or a validation; what a validation asks for is no wait for a batch."""
+        self.noted.append((SCRIPT, name, "train" if name == VALIDATION else "iterator", start, end))
 
     def look(self) -> None:
         """Look how much memory is taken, and end the profile if it is full and no step runs.
@@ -185,10 +189,10 @@ class Window:
         run.spans = run.spans.where(~whole[run.spans.name])
         calls = unix(np.array(self.calls, np.int64).ravel(), run.clock).reshape(-1, 2)
         roots, unseen, spans = run.spans.where(run.spans.select(name=ROOT)), [], []
-        for name, *ends in self.script:
+        for lane, name, category, *ends in self.noted:
             start, end = unix(np.array(ends, np.int64), run.clock).tolist()
-            spans.append(Span(SCRIPT, name, "train" if name == VALIDATION else "iterator", start, end - start, -1))
-            if name == VALIDATION:  # what it asks for is no wait for a batch
+            spans.append(Span(lane, name, category, start, end - start, -1))
+            if (lane, name) == (SCRIPT, VALIDATION):
                 roots = roots.where((roots.start_ns < start) | (roots.start_ns >= end))
         if self.waits:
             stamps = timed_stamps(calls, unix(np.array(self.waits, np.int64).ravel(), run.clock).reshape(-1, 2))
@@ -198,10 +202,6 @@ class Window:
             images = batch * len(stamps)
         trace = assemble(run, stamps, images)
         run.steps, run.window_images = len(stamps), images or 0
-        for name, category, *ends in self.parts:
-            start, end = unix(np.array(ends, np.int64), run.clock).tolist()
-            step = int(np.searchsorted(stamps[:, 0], start, side="right")) - 1
-            spans.append(Span(name, name, category, start, end - start, step))
         if spans:
             kinds = dict.fromkeys((span.thread for span in spans), "script")
             more = Trace.from_spans(spans, kinds, origin="measured").slice(*trace.window_ns)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import sys
-import threading
 from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
 from labextras.loaders import shared_spans
-from labextras.loaders.shared_spans import timed
+from labextras.loaders.shared_spans import TimedIterator, timed
 from labkit.timeline.lanes import GET
 from labkit.timeline.wording import END, SAMPLER, SOURCE
 
@@ -23,15 +20,10 @@ def is_known(name: str) -> bool:
     return name in _RULES or name.startswith(_GRAIN)
 
 
-def wrap_module(wrapped: Any, module: Any) -> None:
+def wrap_module(wrapped: Any, module: ModuleType) -> None:
     """Apply what is known about the classes of a module; `wrapped` is a `labextras.loaders.wrapping.Wrapped`."""
-    name = getattr(module, "__name__", "")
-    if not isinstance(name, str) or not isinstance(module, ModuleType):
-        return
-    if name in _RULES:
-        _RULES[name](wrapped, module)
-    elif name.startswith(_GRAIN):
-        _grain(wrapped, module)
+    if is_known(module.__name__):
+        _RULES.get(module.__name__, _grain)(wrapped, module)
 
 
 def task_name(function: Any) -> str:
@@ -59,12 +51,12 @@ def _torch_fetch(wrapped: Any, module: ModuleType) -> None:
     def time_the_stream(init: Callable[..., None], self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
         with shared_spans.span(SOURCE, "other"):  # it may list a bucket, and does so in each epoch
             init(self, dataset, *args, **kwargs)
-        self.dataset_iter = _timed_iterator(self.dataset_iter, f"next of {type(dataset).__name__}")
+        self.dataset_iter = TimedIterator(self.dataset_iter, f"next of {type(dataset).__name__}", "map")
 
 
 def _torch_sampler(wrapped: Any, module: ModuleType) -> None:
     """Wrap the sampler, which works in the thread that trains, with any number of workers."""
-    base, workers = vars(module)["_BaseDataLoaderIter"], vars(module)["_MultiProcessingDataLoaderIter"]
+    base = vars(module)["_BaseDataLoaderIter"]
 
     @wrapped.around(base, "__init__")
     def wrap_the_sampler(init: Callable[..., None], self: Any, loader: Any, *args: Any, **kwargs: Any) -> None:
@@ -72,29 +64,11 @@ def _torch_sampler(wrapped: Any, module: ModuleType) -> None:
         owner = next((kind for kind in type(sampler).__mro__ if "__iter__" in vars(kind)), None)
         if owner is not None:
             wrapped.wrap_method(owner, "__iter__", _sampler_name, "map")
-        _begin_epoch(self)
         init(self, loader, *args, **kwargs)
 
-    @wrapped.around(base, "_reset")
-    def number_the_epoch(reset: Callable[..., None], self: Any, loader: Any, first_iter: bool = False) -> None:
-        if not first_iter:
-            _begin_epoch(self)
-        reset(self, loader, first_iter)
-
-    @wrapped.around(workers, "_process_data")
-    def note_the_batch(process: Callable[..., Any], self: Any, *args: Any) -> Any:
-        spans = shared_spans.now.spans
-        if spans is not None and getattr(self, "_in_order", True):  # else nobody says which batch it is
-            spans.deliver(self, self._rcvd_idx - 1)
-        return process(self, *args)
-
+    workers = vars(module)["_MultiProcessingDataLoaderIter"]
     wrapped.wrap_method(workers, "_shutdown_workers", END, "other")  # the last call of an epoch waits for their end
     wrapped.wrap_method(base, "_next_index", lambda self: _sampler_name(_own_sampler(self._index_sampler)), "map")
-
-
-def _begin_epoch(iterator: Any) -> None:
-    if shared_spans.now.spans is not None:
-        shared_spans.now.spans.begin_epoch(iterator)
 
 
 def _own_sampler(sampler: Any) -> Any:
@@ -110,13 +84,10 @@ def _sampler_name(sampler: Any) -> str:
 def _nested(dataset: Any, depth: int = 0) -> Iterator[Any]:
     """Yield a dataset and those that it wraps: subsets, concatenations, and whatever has a `dataset`."""
     yield dataset
-    inner: list[Any] = []
-    with contextlib.suppress(Exception):  # a property of the reader's may raise, and mean anything
-        inner.append(dataset.dataset)
-    with contextlib.suppress(Exception):
-        several = dataset.datasets
-        inner += several.values() if isinstance(several, dict) else several if type(several) in (list, tuple) else ()
-    for one in inner if depth < 5 else ():
+    held = getattr(dataset, "__dict__", {})  # a property of the reader's may raise, and mean anything
+    several = held.get("datasets")
+    several = several.values() if isinstance(several, dict) else several if isinstance(several, (list, tuple)) else ()
+    for one in (held.get("dataset"), *several) if depth < 5 else ():
         if hasattr(type(one), "__getitem__") and not isinstance(one, (list, tuple, dict, str)):
             yield from _nested(one, depth + 1)
 
@@ -124,19 +95,6 @@ def _nested(dataset: Any, depth: int = 0) -> Iterator[Any]:
 def _method_name(method: str, self: Any, *_: Any) -> str:
     """Return what a method is called, by the class of the object: the method may be inherited."""
     return f"{type(self).__name__}.{method}"
-
-
-def _timed_iterator(iterator: Iterator[Any], text: str) -> Iterator[Any]:
-    take = timed(functools.partial(next, iterator), text, "map")
-
-    class Timed:
-        def __iter__(self) -> Iterator[Any]:
-            return self
-
-        def __next__(self) -> Any:
-            return take()
-
-    return Timed()
 
 
 # -- Grain: a step of a pipeline is a class that has __getitem__ or __next__ -------------
@@ -185,13 +143,13 @@ def _pool(wrapped: Any, module: ModuleType) -> None:
 
 
 def _queues(wrapped: Any, module: ModuleType) -> None:
-    """Wrap queues: processes of pools take their tasks from them, those of PyTorch the number of their batch."""
+    """Wrap queues, from which processes of pools take their tasks."""
     for name in ("Queue", "SimpleQueue"):
 
         @wrapped.around(vars(module)[name], "get")
         def get_timed(get: Callable[..., Any], self: Any, *args: Any, **kwargs: Any) -> Any:
-            found, spans = get(self, *args, **kwargs), shared_spans.in_window()
-            if spans is None or _number(spans, found):
+            found = get(self, *args, **kwargs)
+            if shared_spans.in_window() is None:
                 return found
             if type(found) is tuple and len(found) == 5 and callable(found[2]):  # job, place, function, arguments, …
                 inner = found[3][0][0] if task_name(found[2]) in ("mapstar", "starmapstar") else found[2]
@@ -212,30 +170,6 @@ def _simple_queue(wrapped: Any, module: ModuleType) -> None:
         wrapped.put_in_module(module, "SimpleQueue", type("SimpleQueue", (kind,), methods))
 
 
-def _number(spans: shared_spans.ProcessSpans, found: Any) -> bool:
-    """Tell a thread the number of the batch that PyTorch sends or gets, or that an epoch begins; False: neither."""
-    what = found[0] if type(found) is tuple and found else found
-    if type(what).__name__ == "_ResumeIteration":
-        spans.resume()
-    elif _numbered(found):
-        spans.set_step(what)
-    else:
-        return False
-    return True
-
-
-def _numbered(found: Any) -> bool:
-    """Tell whether something is what PyTorch sends: the number of a batch, and the batch or its indices.
-
-    Readers send pairs of numbers, too, as a place and a length. So only PyTorch's workers are asked, and its thread
-    that pins memory.
-    """
-    if type(found) is not tuple or len(found) != 2 or type(found[0]) is not int:
-        return False
-    worker = getattr(sys.modules.get("torch.utils.data._utils.worker"), "_worker_info", None)
-    return worker is not None or "_pin_memory_loop" in threading.current_thread().name
-
-
 def _cloudpickle(wrapped: Any, module: ModuleType) -> None:
     """Let it send what keeps a function, as Grain does, although the function's place holds a wrapper now."""
 
@@ -243,16 +177,6 @@ def _cloudpickle(wrapped: Any, module: ModuleType) -> None:
     def original_first(reduce: Callable[..., Any], self: Any, what: Any) -> Any:
         found = wrapped.pickle_original(what)
         return reduce(self, what) if found is NotImplemented else found
-
-
-def _pickler(wrapped: Any, module: ModuleType) -> None:
-    """Let the thread that pickles a batch learn its number from what it pickles."""
-
-    @wrapped.around(vars(module)["ForkingPickler"], "dumps")
-    def look_and_dump(dumps: Callable[..., Any], cls: type, what: Any, *args: Any, **kwargs: Any) -> Any:
-        if (spans := shared_spans.in_window()) is not None:
-            _number(spans, what)
-        return dumps(cls, what, *args, **kwargs)
 
 
 def _chunk(item: Any) -> Any:
@@ -284,7 +208,6 @@ _RULES: dict[str, Callable[[Any, ModuleType], None]] = {
     "concurrent.futures.thread": _thread_pool,
     "multiprocessing.pool": _pool,
     "multiprocessing.queues": _queues,
-    "multiprocessing.reduction": _pickler,
     "queue": _simple_queue,
     "keras.src.trainers.data_adapters.py_dataset_adapter": _keras,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _thread
 import contextlib
 import ipaddress
 import signal
@@ -22,9 +21,8 @@ from labkit.recording.processor_clock import processor_seconds, scheduled
 STOPPED_S = 60.0
 
 #: Limits below which a loader hangs, for each second. A waiting thread looks every few milliseconds whether it may go
-#: on, which takes less than this share of a core. Wake-ups through pipes are bytes, too, but fewer than this many. And
-#: a network brings fewer bytes than this to a machine that asks for nothing.
-IDLE_SHARE, IDLE_BYTES, IDLE_NETWORK = 0.005, 70, 20_000
+#: on, which takes less than this share of a core. Wake-ups through pipes are bytes, too, but fewer than this many.
+IDLE_SHARE, IDLE_BYTES = 0.005, 70
 
 #: A thread that had a core, or waited for one, for this share of the time has work to do, however little it computed:
 #: on a busy machine it may hardly get one.
@@ -38,8 +36,11 @@ class Activity(NamedTuple):
     ----------
     at_s, computed_s : float
         The clock, and the time of the processor.
-    read, begun, received : int
-        Bytes read, spans of work that began, and bytes that the network brought.
+    read, begun : int
+        Bytes read, and spans of work that began.
+    away : bool
+        Whether a process is connected to another machine, which may be at work for it. Nobody counts what a library of
+        C++ gets from there.
     wanted_ns : dict of str to int
         For threads by their numbers in the system, how long they had a core or waited for one.
     """
@@ -48,7 +49,7 @@ class Activity(NamedTuple):
     computed_s: float
     read: int
     begun: int
-    received: int
+    away: bool
     wanted_ns: dict[str, int]
 
     def works_since(self, before: Activity) -> bool:
@@ -58,8 +59,8 @@ class Activity(NamedTuple):
         return (
             self.computed_s - before.computed_s > IDLE_SHARE * seconds
             or self.read - before.read > IDLE_BYTES * seconds
-            or self.received - before.received > IDLE_NETWORK * seconds
             or self.begun > before.begun
+            or self.away
             or wanted > WANTS_CORE * 1e9 * seconds
         )
 
@@ -116,9 +117,7 @@ class HangWatch:
                 " A library that had threads before the fork can hang in a forked worker: try "
                 "multiprocessing_context='spawn'."
             )
-        if not hasattr(signal, "pthread_kill"):  # Windows
-            _thread.interrupt_main()
-        elif callable(signal.getsignal(signal.SIGINT)) and not self._over.is_set():
+        if callable(signal.getsignal(signal.SIGINT)) and not self._over.is_set():
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait for a lock, too
 
     def _activity(self) -> Activity:
@@ -142,22 +141,16 @@ class HangWatch:
         computed_s = processor_seconds(workers) - time.thread_time()
         wanted_ns = {thread: sum(times) for thread, times in scheduled(one.pid for one in (*workers, me)).items()}
         wanted_ns.pop(str(threading.get_native_id()), None)
-        return Activity(time.monotonic(), computed_s, read, begun, received_bytes([*workers, me]), wanted_ns)
+        return Activity(time.monotonic(), computed_s, read, begun, any(map(is_away, (*workers, me))), wanted_ns)
 
 
-def received_bytes(processes: list[psutil.Process]) -> int:
-    """Return the bytes that the network brought, 0 where none of the processes is connected to another machine.
-
-    Only a process itself can ask what its sockets took, so they are the bytes of all programs.
-    """
-    for one in processes:
-        with contextlib.suppress(psutil.Error):
-            connections = getattr(one, "net_connections", None) or one.connections  # its name before psutil 6
-            away = [to.raddr.ip for to in connections() if to.status == psutil.CONN_ESTABLISHED and to.raddr]
-            if any(not ipaddress.ip_address(one.removeprefix("::ffff:")).is_loopback for one in away):
-                counters = psutil.net_io_counters(pernic=True, nowrap=False)
-                return sum(card.bytes_recv for name, card in counters.items() if not name.startswith("lo"))
-    return 0
+def is_away(process: psutil.Process) -> bool:
+    """Tell whether a process is connected to another machine."""
+    with contextlib.suppress(psutil.Error):
+        connections = getattr(process, "net_connections", None) or process.connections  # its name before psutil 6
+        found = [to.raddr.ip for to in connections() if to.status == psutil.CONN_ESTABLISHED and to.raddr]
+        return any(not ipaddress.ip_address(one.removeprefix("::ffff:")).is_loopback for one in found)
+    return False
 
 
 def _read_by_this_thread() -> int:

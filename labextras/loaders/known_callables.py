@@ -76,7 +76,8 @@ KNOWN = [
     Known("nvidia.dali.pipeline", "Pipeline.schedule_run", "DALI: order batches", OWN_WORK),
 ]
 
-_OWN: list[Known] = []
+#: The reader's own, which a newly started process has to get.
+OWN: list[Known] = []
 
 
 def known(name: str, category: str = "map") -> None:
@@ -86,7 +87,8 @@ def known(name: str, category: str = "map") -> None:
     ----------
     name : str
         Where it is looked up: ``module.function`` or ``module.Class.method``, as in ``my_lab.readers.decode``.
-        A function of a notebook is ``__main__.decode``. A generator or a coroutine has a span for each step it runs.
+        A function of a notebook is ``__main__.decode``. A generator has a span for each step it runs; a class and what
+        is asynchronous have none.
     category : str
         What it does, one of `labkit.timeline.trace.CATEGORIES`: ``read``, ``decode``, ``resize``, ``map``, ``batch``,
         ``transfer``, ….
@@ -101,20 +103,10 @@ def known(name: str, category: str = "map") -> None:
     one_of("category", category, [one for one in CATEGORIES if one not in ("wait", "train", "kernel")])
     # Which dots belong to the module is seen when it is looked up: each split is tried.
     parts = name.split(".")
-    _OWN[:] = [one for one in _OWN if one.text != name]
-    _OWN.extend(Known(".".join(parts[:i]), ".".join(parts[i:]), name, category) for i in range(1, len(parts)))
+    OWN[:] = [one for one in OWN if one.text != name]
+    OWN.extend(Known(".".join(parts[:i]), ".".join(parts[i:]), name, category) for i in range(1, len(parts)))
 
 
 def table() -> list[Known]:
     """Return all known callables, the reader's own first."""
-    return [*_OWN, *KNOWN]
-
-
-def own() -> list[Known]:
-    """Return the reader's own callables, which a newly started process has to get."""
-    return list(_OWN)
-
-
-def replace_own(entries: list[Known]) -> None:
-    """Replace the reader's own callables by those of another process."""
-    _OWN[:] = entries
+    return [*OWN, *KNOWN]

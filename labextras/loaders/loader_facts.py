@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import multiprocessing
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -54,11 +55,6 @@ def check_loader(loader: Any, steps: int | None, what: str) -> None:
     ValueError
         If `steps` is None, and nothing says that the loader ends.
     """
-    if type(loader).__module__.startswith("tensorflow.") and hasattr(loader, "__next__"):
-        raise TypeError(
-            f"{what} is a {type(loader).__name__}, an iterator of tf.data, whose threads cannot be seen; "
-            "allowed: the tf.data.Dataset itself"
-        )
     if not can_be_driven(loader):
         raise TypeError(
             f"{what} is a {type(loader).__name__}; allowed: a tf.data.Dataset, or anything else that gives batches one "
@@ -89,8 +85,8 @@ class Loader:
     Attributes
     ----------
     facts : LoaderFacts
-        Its framework, its class and its settings; those of the loader inside a bar of tqdm. A class of the reader's
-        around a loader, or a generator, has the framework and the settings of that, and a name of its own.
+        Its framework, its class and its settings. A class around a loader, as a bar of tqdm, or a generator has the
+        framework and the settings of that, and a name of its own.
     begins_again : bool
         Whether a second epoch can follow the first.
     length : int or None
@@ -105,8 +101,7 @@ class Loader:
         self.facts = LoaderFacts(self.framework, type(loader).__name__, settings)
         inside = self._inside()
         if inside is not None:  # what works is the loader in it, whose words and settings are those that help
-            facts = Loader(inside).facts
-            self.facts = facts if _is(loader, "tqdm", "tqdm") else replace(facts, kind=self.facts.kind)
+            self.facts = replace(Loader(inside).facts, kind=self.facts.kind)
         # The loader that keeps its workers from epoch to epoch: this one, or one in a progress bar or a reader's class.
         within = (loader, *getattr(loader, "__dict__", {}).values())
         self._keeps: Any = next((one for one in within if _is(one, *_FRAMEWORKS["torch"])), None)
@@ -121,28 +116,25 @@ class Loader:
     def _settings(self) -> Any:
         one = self.loader
         if self.framework == "torch":
-            workers = one.num_workers
-            context = getattr(one, "multiprocessing_context", None)
-            yield "workers", workers
-            if workers:
-                import multiprocessing
-
-                method = context.get_start_method() if context is not None else multiprocessing.get_start_method()
-                yield from (("start method", method), ("prefetch_factor", one.prefetch_factor))
+            yield "workers", one.num_workers
+            if one.num_workers:
+                yield "start method", (one.multiprocessing_context or multiprocessing).get_start_method()
+                yield "prefetch_factor", one.prefetch_factor
                 yield "persistent_workers", one.persistent_workers
             yield "pin_memory", one.pin_memory
         elif self.framework == "keras":
             yield "workers", one.workers
             yield "use_multiprocessing", one.use_multiprocessing
         elif self.framework == "grain":
-            yield from _grain_settings(one)
+            read, processes = (getattr(one, name, None) for name in ("_read_options", "_multiprocessing_options"))
+            yield "workers", getattr(processes, "num_workers", getattr(one, "_worker_count", None))
+            yield "threads", getattr(read, "num_threads", None)
+            yield "prefetch buffer", getattr(read, "prefetch_buffer_size", None)
 
     def _inside(self) -> Any:
-        """Return the loader in a bar, in a class of the reader's, or in a generator; None where there is none."""
+        """Return the loader in a class around it, or in a generator; None where there is none."""
         if self.framework != "python":
             return None
-        if _is(self.loader, "tqdm", "tqdm"):
-            return getattr(self.loader, "iterable", None)
         frame = getattr(self.loader, "gi_frame", None)
         held = frame.f_locals if frame is not None else getattr(self.loader, "__dict__", {})
         # Workers of a PyDataset work only for Keras, not for code that indexes the PyDataset.
@@ -253,14 +245,3 @@ def _dali_arrays(part: Any) -> Any:
     several = np.empty(len(part), object)
     several[:] = [part.at(place) for place in range(len(part))]
     return several
-
-
-def _grain_settings(loader: Any) -> Any:
-    options = getattr(loader, "_multiprocessing_options", None) or getattr(loader, "_read_options", None)
-    workers = getattr(options, "num_workers", None)
-    if workers is None:
-        workers = getattr(loader, "_worker_count", None)
-    yield "workers", workers
-    read = getattr(loader, "_read_options", None)
-    yield "threads", getattr(read, "num_threads", None)
-    yield "prefetch buffer", getattr(read, "prefetch_buffer_size", None)

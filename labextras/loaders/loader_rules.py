@@ -18,20 +18,21 @@ from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA
 #: How a loader gets more workers, and how it may work further ahead.
 _MORE = {
     "torch": "a larger num_workers of the DataLoader",
-    "grain": "a larger num_threads of ReadOptions, or worker processes (num_workers)",
-    "grain's DataLoader": "a larger num_threads of ReadOptions, or worker processes (worker_count)",
+    "grain": "a larger num_threads of ReadOptions, or worker processes (num_workers; of a DataLoader worker_count)",
     "keras": "more workers of the PyDataset",
     "dali": "a larger num_threads of the pipeline",
-    "python": "a pool of threads, or of processes",
+    "python": "a pool of threads or processes, or more of them",
 }
 _AHEAD = {
     "torch": "a larger prefetch_factor",
-    "grain": "a larger prefetch_buffer_size of ReadOptions, or per_worker_buffer_size",
-    "grain's DataLoader": "a larger prefetch_buffer_size of ReadOptions, or worker_buffer_size",
+    "grain": "a larger prefetch_buffer_size of ReadOptions, or buffer of the workers (per_worker_buffer_size)",
     "keras": "a larger max_queue_size",
     "dali": "a larger prefetch_queue_depth",
     "python": "a queue that holds more batches",
 }
+
+#: Without workers, PyTorch refuses a prefetch_factor.
+_WORKERS = "workers (num_workers=1 or more)"
 
 #: A worker that works for at most this share of the time of the training can keep up with it.
 _LESS = 0.9
@@ -215,11 +216,6 @@ class _Workers(WorkerWaits):
         """What the trace says about the loader."""
         return self.run.loader
 
-    @property
-    def _of_grain(self) -> bool:
-        """Whether it is Grain's DataLoader, which has arguments of its own."""
-        return self.loader.framework == "grain" and self.loader.kind == "DataLoader"
-
     def facts(self, cause: str, blame: str, computes: bool | None) -> dict[str, object]:
         """Return the facts of a cause and what is to blame for it, which computes, waits, or neither is known."""
         # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
@@ -230,11 +226,12 @@ class _Workers(WorkerWaits):
         around = self._around(dali and not own) if cause == "prep" else cause == "batch" and not alone and not batches
         waits = computes is False and not self.lacks_cores
         turns = (self.one_core and self.busy_cores >= INTERPRETER_FULL) or (self.in_turn and not self.lacks_cores)
+        without = self.loader.framework == "torch" and self.loader.workers == 0
         pauses = self._pauses() and cause == "prep" and not (around or alone or dali or turns or waits)
         return {
             "blame": _WORDS.get(blame, blame),
-            "more": self._more(),
-            "further": self._further(),
+            "more": _MORE[self.loader.framework],
+            "further": _WORKERS if without else _AHEAD[self.loader.framework],
             "threads": self.at_once,
             "cores": self.cores,
             "hidden": bool(self.loader.hidden),
@@ -249,18 +246,6 @@ class _Workers(WorkerWaits):
             "few": self.at_once < self.cores * ONE_BY_ONE / 2 and self.cores > 1 and not self.lacks_cores,
             "anew": self.processes and blame != SOURCE and not self.loader.turned_on("persistent_workers"),
         }
-
-    def _more(self) -> str:
-        """Return how the loader gets more workers."""
-        if self.processes and self.worker_lanes and self.loader.framework == "python":
-            return "more workers"  # a generator around a loader that has some
-        return _MORE["grain's DataLoader" if self._of_grain else self.loader.framework]
-
-    def _further(self) -> str:
-        """Return how the loader works further ahead."""
-        if self.loader.framework == "torch" and self.loader.workers == 0:
-            return "workers (num_workers=1 or more)"  # without, PyTorch refuses a prefetch_factor
-        return _AHEAD["grain's DataLoader" if self._of_grain else self.loader.framework]
 
     def _keep_up(self) -> bool:
         """Tell whether the accelerator waits for workers of which each needs less time than it trains."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from labextras.loaders.loader_facts import Loader
-from labextras.loaders.shared_spans import EPOCH, Process
+from labextras.loaders.shared_spans import Process
 from labkit.timeline.lanes import GET, PUT, RESTS, WORK
 from labkit.timeline.run import OpTime, Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
@@ -30,8 +30,6 @@ _WORK = frozenset(CATEGORIES.index(word) for word in WORK)
 def to_trace(
     processes: Sequence[Process],
     loader: Loader,
-    delivered: Mapping[int, int],
-    warmup: int,
     window_ns: tuple[int, int],
     clocks: Mapping[str, tuple[int, int]],
     ready: float,
@@ -44,10 +42,6 @@ def to_trace(
     processes : sequence of Process
         What `labextras.loaders.shared_spans.read` found.
     loader : Loader
-    delivered : mapping of int to int
-        See `labextras.loaders.shared_spans.ProcessSpans`.
-    warmup : int
-        Steps before the window: so much smaller are the numbers of its steps.
     window_ns : (int, int)
         When the window began, from where on the times of ops count, and its end, which is that of spans that are open.
     clocks : mapping of str to (int, int)
@@ -80,16 +74,12 @@ def to_trace(
         own_ns, own_cpu, parent, unknown = _own(process, end, inside, clocks)
         least = 0.0 if alone else COMPUTED * _had_core(process, clocks, ready)
         category, name = _categories(process, own_cpu >= least * np.maximum(own_ns, 1))
-        step = np.where(records["step"] < 0, -1, records["step"].astype(np.int64))
-        # A batch has a number of its own; which step it was for is known once it has been delivered.
-        found, which = np.unique(step, return_inverse=True)
-        of_step = [one if one < EPOCH else max(-1, delivered.get(one, -1) - warmup) for one in found.tolist()]
-        step = np.array(of_step, np.int64)[which]
         idle = [i for i, (text, kind) in process.names.items() if text in (RESTS, GET, PUT) and kind == "iterator"]
         resting = np.isin(name, idle)
         resting &= (parent < 0) | resting[parent]  # at a queue, it waits for another thread
         called = _called(process, end)
-        table = np.stack([records["start"], end - records["start"], name, records["thread"], category, step])
+        no_step = np.full(len(records), -1)
+        table = np.stack([records["start"], end - records["start"], name, records["thread"], category, no_step])
         for number in np.unique(records["thread"]).tolist():
             # A thread that waits for its next task rests; only in the thread that drives the others it is a wait.
             rests = resting & (not process.threads.get(number, {"main": True})["main"])

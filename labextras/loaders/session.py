@@ -14,9 +14,10 @@ from typing import Any
 
 import psutil
 
+from labextras.loaders import known_callables as known
 from labextras.loaders import shared_spans
 from labextras.loaders.hanging_loader import HangWatch, may_be_a_worker
-from labextras.loaders.known_callables import OWN_WORK, own
+from labextras.loaders.known_callables import OWN_WORK
 from labextras.loaders.loader_facts import Loader, check_loader
 from labextras.loaders.processes_to_trace import open_spans, to_trace
 from labextras.loaders.wrapping import Wrapped
@@ -86,8 +87,6 @@ class Epochs:
                     raise ValueError(f"it gave None in place of its batch number {self.taken}")
                 if batch is not _OVER:
                     self.taken += 1
-                    if shared_spans.now.spans is not None:
-                        shared_spans.now.spans.taken = self.taken
                     return batch
                 again = self.steps is not None and self.loader.begins_again and self.taken > self._before
                 self.close(early=False)
@@ -128,7 +127,7 @@ class AnyLoader:
     def watched(self, steps: int | None, warmup: int, spans: bool) -> tuple[Epochs, LoaderSession]:
         """Return what is driven in one repeat, and what watches it."""
         epochs = Epochs(Loader(self.loader), steps)
-        return epochs, LoaderSession(epochs, warmup, spans)
+        return epochs, LoaderSession(epochs, spans)
 
 
 class LoaderSession(contextlib.AbstractContextManager):
@@ -137,8 +136,6 @@ class LoaderSession(contextlib.AbstractContextManager):
     Parameters
     ----------
     epochs : Epochs
-    warmup : int
-        Steps before the window.
     spans : bool
         Whether to keep spans; without, nothing is wrapped.
 
@@ -157,8 +154,8 @@ class LoaderSession(contextlib.AbstractContextManager):
     #: the machine.
     counts, unix = False, False
 
-    def __init__(self, epochs: Epochs, warmup: int, spans: bool = True) -> None:
-        self.epochs, self.warmup, self.spans, self.running = epochs, warmup, spans, False
+    def __init__(self, epochs: Epochs, spans: bool = True) -> None:
+        self.epochs, self.spans, self.running = epochs, spans, False
         self.folder = Path()
         self.notes: list[str] = []
         self._wrapped = Wrapped()
@@ -178,9 +175,8 @@ class LoaderSession(contextlib.AbstractContextManager):
             if self.spans:
                 shared_spans.prepare(self.folder)
                 self._spans = shared_spans.now.spans = shared_spans.ProcessSpans(self.folder)
-                self._spans.consume(-1)
                 self._wrapped.install()
-                shared_spans.control(self._spans, True)
+                self._spans.control[0] = 1
             if threading.current_thread() is threading.main_thread():
                 self._watch = HangWatch(self.epochs, self.folder)
         except BaseException:
@@ -206,7 +202,7 @@ class LoaderSession(contextlib.AbstractContextManager):
     def _undo(self) -> None:
         self._wrapped.undo()
         if self._spans is not None:
-            shared_spans.control(self._spans, False)
+            self._spans.control[0] = 0
             self._spans.close()
         self._spans = shared_spans.now.spans = None
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -224,7 +220,7 @@ class LoaderSession(contextlib.AbstractContextManager):
     def stop(self, keep: Any = None) -> Trace:
         """End the window and return what all processes wrote since they began."""
         self.running, now_ns = False, shared_spans.clock()
-        shared_spans.control(self._spans, False)  # or reading what was written would write
+        self._spans.control[0] = 0  # or reading what was written would write
         found = shared_spans.read(self.folder)
         clocks = {
             thread: tuple(max(0, now - past) for now, past in zip(times, self._before.get(thread, (0, 0)), strict=True))
@@ -233,8 +229,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         at_work = sum(self._is_at_work(pid, now_ns) for pid in self._hidden(found))
         self.notes = list(self._notes(found, at_work))
         ready = had_core(sum(computed for computed, *_ in self.sampler.threads), self.sampler.queued_ns or 0)
-        window_ns, delivered = (self._since_ns, now_ns), self._spans.delivered
-        return to_trace(found, self.epochs.loader, delivered, self.warmup, window_ns, clocks, ready, at_work)
+        return to_trace(found, self.epochs.loader, (self._since_ns, now_ns), clocks, ready, at_work)
 
     @property
     def stopped(self) -> str | None:
@@ -257,7 +252,7 @@ class LoaderSession(contextlib.AbstractContextManager):
     def failed(self, label: str, where: str, error: BaseException) -> RecordingError:
         """Return the error of a loader as that of a recording, in one sentence, and what its workers were doing."""
         if self._spans is not None:
-            shared_spans.control(self._spans, False)
+            self._spans.control[0] = 0
         found = shared_spans.read(self.folder)
         doing = [text for text, lives in open_spans(found, shared_spans.clock()) if not lives]
         also = f"; {'; '.join(doing)}" if doing else ""
@@ -296,13 +291,12 @@ class LoaderSession(contextlib.AbstractContextManager):
     def _notes(self, found: list[shared_spans.Process], hidden: int) -> Iterator[str]:
         """Yield a sentence for what was not seen."""
         if hidden:
-            noun, what = ("processes", "they do") if hidden > 1 else ("process", "it does")
             yield (
-                f"{hidden} {noun} of this program began before the recording, and what {what} cannot be seen: "
+                f"Processes of this program that began before the recording: {hidden}. What they do cannot be seen: "
                 "let the loader start its workers in the recording."
             )
         called = {text for process in found for text, _ in process.names.values()}
-        for name in sorted({one.text for one in own()} - called):
+        for name in sorted({one.text for one in known.OWN} - called):
             what = self._wrapped.found.get(name, "nothing that this process imported, nor another one called")
             if what:
                 yield f"loaders.known({name!r}) shows nothing: it is {what}; allowed: a function, or a method."
@@ -314,9 +308,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         self.running = False
 
     def mark(self, what: str, step: int) -> Any:
-        """Let spans of the consumer's thread belong to a step."""
-        if self._spans is not None:
-            self._spans.consume(step if self.running else -1)
+        """Do nothing: when a step begins and ends, the drive knows."""
         return contextlib.nullcontext()
 
 

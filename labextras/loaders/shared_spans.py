@@ -17,7 +17,6 @@ import functools
 import itertools
 import json
 import mmap
-import multiprocessing
 import os
 import struct
 import threading
@@ -29,15 +28,9 @@ from typing import Any, NamedTuple
 #: Spans that one process can keep; of more, the later ones are dropped. The file is sparse: only used pages take space.
 SLOTS = 1 << 19
 
-# start, duration (-1 while open), thread's processor time (-1 while open), step, name, thread
-_RECORD = struct.Struct("<qqqiHH")
+# start, duration (-1 while open), thread's processor time (-1 while open), name, thread
+_RECORD = struct.Struct("<qqqII")
 _TIMES = struct.Struct("<qq")
-_CONTROL = struct.Struct("<q")  # whether the window is open; then the first number of the newest epoch
-_MOST = 1 << 16
-_LAST_STEP = (1 << 31) - 1
-
-#: The distance between the numbers of batches in two epochs. No batch has the number of a step of the consumer.
-EPOCH = 1 << 20
 
 clock, _cpu = time.perf_counter_ns, time.thread_time_ns
 
@@ -51,18 +44,14 @@ class ProcessSpans:
         Where all processes of a recording write; it holds the page ``control``.
     started_ns : int, optional
         When another process began to start this one.
-    first : int
-        The number of the first batch of the epoch that the process begins with.
 
     Attributes
     ----------
-    delivered : dict of int to int
-        For batches by their numbers, how many the consumer took before: the deliverer of a batch writes it down.
-    taken : int
-        How many the consumer has taken.
+    control : mmap
+        The page that all processes share; its first byte is 1 while the window is open.
     """
 
-    def __init__(self, folder: str | os.PathLike[str], started_ns: int | None = None, first: int = EPOCH) -> None:
+    def __init__(self, folder: str | os.PathLike[str], started_ns: int | None = None) -> None:
         self.folder = Path(folder)
         with open(self.folder / "control", "rb+", buffering=0) as file:
             self.control = mmap.mmap(file.fileno(), mmap.PAGESIZE)
@@ -73,9 +62,6 @@ class ProcessSpans:
         self._side = os.open(f"{stem}.side", os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_CLOEXEC", 0))
         self._slots, self._threads = itertools.count(), itertools.count()
         self._names: dict[tuple[str, str], int] = {}
-        self.first, self._epochs, self._begun = first, itertools.count(2), {}
-        self.delivered: dict[int, int] = {}
-        self.taken = 0
         self._lock, self._local = threading.Lock(), threading.local()
         self._write(pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns)
 
@@ -87,11 +73,6 @@ class ProcessSpans:
         with contextlib.suppress(OSError):  # a full disk costs names, not the reader's run
             os.write(self._side, (json.dumps(facts) + "\n").encode())
 
-    @property
-    def open(self) -> bool:
-        """Whether spans are kept."""
-        return self.control[0] == 1
-
     def _name(self, text: str, category: str) -> int:
         """Return the number of a name, which is written down at its first use."""
         number = self._names.get((text, category))
@@ -99,23 +80,20 @@ class ProcessSpans:
             with self._lock:
                 number = self._names.get((text, category))
                 if number is None:
-                    number = min(len(self._names), _MOST - 1)
-                    self._write(name=number, text=text if number < _MOST - 1 else "other names", category=category)
+                    number = len(self._names)
+                    self._write(name=number, text=text, category=category)
                     self._names[text, category] = number
         return number
 
     @property
-    def _thread(self) -> threading.local:
-        """What is known of the calling thread, which is written down the first time."""
+    def _thread(self) -> int:
+        """The number of the calling thread, of which is written down the first time what is known of it."""
         local = self._local
         if not hasattr(local, "number"):
-            me = threading.current_thread()
-            local.number, local.step, local.consumer = next(self._threads) % _MOST, -1, False
-            local.first, local.given = self.first, self.taken
-            main, process = me is threading.main_thread(), multiprocessing.current_process().name
-            native = threading.get_native_id()
-            self._write(thread=local.number, called=me.name, main=main, process=process, native=native)
-        return local
+            me, local.number = threading.current_thread(), next(self._threads)
+            main, native = me is threading.main_thread(), threading.get_native_id()
+            self._write(thread=local.number, called=me.name, main=main, native=native)
+        return local.number
 
     def begin(self, text: str, category: str) -> tuple[int, int, int] | None:
         """Open a span of the calling thread; return what `end` needs, None where there is no room."""
@@ -124,7 +102,7 @@ class ProcessSpans:
             return None
         thread, name, at = self._thread, self._name(text, category), slot * _RECORD.size
         cpu, start = _cpu(), clock()
-        _RECORD.pack_into(self._records, at, start, -1, -1, thread.step, name, thread.number)
+        _RECORD.pack_into(self._records, at, start, -1, -1, name, thread)
         return at, start, cpu
 
     def end(self, span: tuple[int, int, int] | None) -> None:
@@ -132,34 +110,6 @@ class ProcessSpans:
         if span is not None:
             at, start, cpu = span
             _TIMES.pack_into(self._records, at + 8, clock() - start, _cpu() - cpu)
-
-    def set_step(self, number: int) -> None:
-        """Let spans that the calling thread opens from now on belong to a batch of this epoch."""
-        thread = self._thread
-        if not thread.consumer:
-            step = number + thread.first
-            fits = 0 <= number < EPOCH and step <= _LAST_STEP  # of more, a record has no room for the number
-            thread.step = step if fits else -1
-
-    def begin_epoch(self, iterator: Any) -> None:
-        """Give the batches of an iterator, and of the processes that it starts, other numbers than all before."""
-        self.first = self._begun[id(iterator)] = next(self._epochs) * EPOCH
-        _CONTROL.pack_into(self.control, _CONTROL.size, self.first)
-
-    def resume(self) -> None:
-        """Let what the calling thread does from now on belong to the epoch that began last."""
-        self._thread.first = _CONTROL.unpack_from(self.control, _CONTROL.size)[0]
-
-    def deliver(self, iterator: Any, number: int) -> None:
-        """Note that a thread gets a batch of an epoch. Objects other than consumers are taken to keep all batches."""
-        thread, first = self._thread, self._begun.get(id(iterator))
-        if first is not None:
-            self.delivered[first + number] = self.taken if thread.consumer else thread.given
-            thread.given += 1
-
-    def consume(self, step: int) -> None:
-        """Let the calling thread be the consumer, which waits for this batch: -1 for one before the window."""
-        self._thread.consumer, self._thread.step = True, step
 
 
 class _Now:
@@ -205,6 +155,25 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
     return wrapper
 
 
+class TimedIterator:
+    """An iterator, a generator as well; each step that it runs is a span."""
+
+    def __init__(self, inner: Any, text: str, category: str) -> None:
+        self._inner, self._take = inner, timed(inner.__next__, text, category)
+
+    def __iter__(self) -> Iterator[Any]:
+        """Return this object."""
+        return self
+
+    def __next__(self) -> Any:
+        """Take the next step."""
+        return self._take()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what a generator has beside: ``send``, ``throw``, ``close``."""
+        return getattr(self._inner, name)
+
+
 @contextlib.contextmanager
 def span(text: str, category: str) -> Iterator[None]:
     """Keep a span of the block while a window is open."""
@@ -222,16 +191,11 @@ def prepare(folder: Path) -> None:
     (folder / "control").write_bytes(bytes(mmap.PAGESIZE))
 
 
-def control(spans: ProcessSpans, is_open: bool) -> None:
-    """Open or close the window of all processes."""
-    _CONTROL.pack_into(spans.control, 0, int(is_open))
-
-
 def _after_fork() -> None:
-    parent, now.spans = now.spans, None
-    if parent is not None and parent.open:
+    parent, now.spans = in_window(), None
+    if parent is not None:
         with contextlib.suppress(OSError):  # the recording is over, or the disk is full: the child runs unwatched
-            now.spans = ProcessSpans(parent.folder, first=parent.first)
+            now.spans = ProcessSpans(parent.folder)
 
 
 if hasattr(os, "register_at_fork"):
@@ -249,10 +213,10 @@ class Process(NamedTuple):
     names : dict of int to (str, str)
         Text and category.
     threads : dict of int to dict
-        ``called`` (the name of the thread), ``main``, ``process`` and ``native`` (its number in the system).
+        ``called`` (the name of the thread), ``main`` and ``native`` (its number in the system).
     records : ndarray of a record type, shape (n,)
-        ``start``, ``duration`` and ``cpu`` (int64 nanoseconds; -1 if it was open), ``step``, ``name``, ``thread``, in
-        the order of their starts.
+        ``start``, ``duration`` and ``cpu`` (int64 nanoseconds; -1 if it was open), ``name``, ``thread``, in the order
+        of their starts.
     dropped : bool
         Whether there was no room for later spans.
     """
@@ -279,14 +243,8 @@ def read(folder: Path) -> list[Process]:
     """Return what every process wrote, dead or alive, in the order in which they began."""
     import numpy as np
 
-    columns = [
-        ("start", "<i8"),
-        ("duration", "<i8"),
-        ("cpu", "<i8"),
-        ("step", "<i4"),
-        ("name", "<u2"),
-        ("thread", "<u2"),
-    ]
+    columns = np.dtype("<i8, <i8, <i8, <u4, <u4")
+    columns.names = "start", "duration", "cpu", "name", "thread"
     found = []
     for side in folder.glob("*.side"):
         facts, names, threads = {}, {}, {}
@@ -299,7 +257,7 @@ def read(folder: Path) -> list[Process]:
                     threads[entry["thread"]] = entry
                 else:
                     facts = entry
-        records = np.frombuffer(_content(side.with_suffix(".spans")), np.dtype(columns))
+        records = np.frombuffer(_content(side.with_suffix(".spans")), columns)
         dropped = bool(records["start"][-1])
         records = records[records["start"] > 0]
         records = records[np.lexsort((-records["duration"], records["start"]))]

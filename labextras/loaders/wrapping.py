@@ -25,7 +25,7 @@ from typing import Any
 
 from labextras.loaders import frameworks, shared_spans
 from labextras.loaders import known_callables as known
-from labextras.loaders.shared_spans import timed
+from labextras.loaders.shared_spans import TimedIterator, timed
 from labkit.timeline.wording import ORDER
 
 
@@ -90,8 +90,9 @@ class Wrapped:
         """Wrap what is imported, watch what will be, and watch the start of processes."""
         for entry in known.table():
             self._wrap(entry)
-        for module in list(sys.modules.values()):
-            frameworks.wrap_module(self, module)
+        for name, module in list(sys.modules.items()):
+            if frameworks.is_known(name):
+                frameworks.wrap_module(self, module)
         # Modules that have imported a function by name.
         for module, name, new in list(_places({id(old): (old, new) for new, old in self._made.values()})):
             self.put(module, name, new)
@@ -146,8 +147,7 @@ class Wrapped:
         was = FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__)
         was.__kwdefaults__, was.__qualname__ = function.__kwdefaults__, function.__qualname__
         self.put(function, "_labkit_times", was)
-        new = _timed(was, entry)
-        self.put(function, "__code__", _body(_CALLS, new) if new.__code__.co_freevars else new.__code__)
+        self.put(function, "__code__", _body(_timed(was, entry)))
 
     def pickle_original(self, what: Any) -> Any:
         """Return how a pickler sends a function that is wrapped now: by the name under which it is looked up.
@@ -174,55 +174,33 @@ def _other_than_a_function(what: Any) -> str | None:
     """Return what something is whose calls cannot be timed, None for all others."""
     if isinstance(what, type):
         return "a class (name a method of it, such as __init__)"
-    if inspect.isasyncgenfunction(what):
-        return "an asynchronous generator"
+    if inspect.isasyncgenfunction(what) or inspect.iscoroutinefunction(what):
+        return "asynchronous"
     return None if callable(what) else f"a {type(what).__name__}"
 
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", SyntaxWarning)  # a text that is called stands for what `_body` puts there
-    _CALLS, _YIELDS, _AWAITS = (
-        next(one for one in compile(text, "labkit", "exec").co_consts if isinstance(one, CodeType))
-        for text in (
-            "def f(*a, **k): return 'it'(*a, **k)",
-            "def f(*a, **k): return (yield from 'it'(*a, **k))",
-            "async def f(*a, **k): return await 'it'(*a, **k)",
-        )
-    )
+    _made = compile("def f(*a, **k): return 'it'(*a, **k)", "labkit", "exec").co_consts
+    _CALLS = next(one for one in _made if isinstance(one, CodeType))
 
 
-def _body(code: CodeType, callee: Callable[..., Any]) -> CodeType:
+def _body(callee: Callable[..., Any]) -> CodeType:
     """Return the body of a function that hands all its arguments to `callee`."""
-    return code.replace(co_consts=tuple(callee if one == "it" else one for one in code.co_consts))
+    return _CALLS.replace(co_consts=tuple(callee if one == "it" else one for one in _CALLS.co_consts))
 
 
 def _timed(function: Callable[..., Any], entry: known.Known) -> Any:
-    """Return a function that is timed; of a generator or a coroutine, one whose steps are timed, each by itself."""
-    code = _YIELDS if inspect.isgeneratorfunction(function) else _AWAITS
-    if code is _AWAITS and not inspect.iscoroutinefunction(function):
+    """Return a function that is timed; of a generator, one whose steps are timed, each by itself."""
+    if not inspect.isgeneratorfunction(function):
         return timed(function, entry.text, entry.category)
 
-    def begin(*args: Any, **kwargs: Any) -> _Steps:
-        return _Steps(function(*args, **kwargs), entry)
+    @functools.wraps(function)
+    def begin(*args: Any, **kwargs: Any) -> TimedIterator:
+        return TimedIterator(function(*args, **kwargs), entry.text, entry.category)
 
-    new = functools.wraps(function)(FunctionType(_body(code, begin), globals()))
-    new._labkit_times = function  # type: ignore[attr-defined]
-    return new
-
-
-class _Steps:
-    """A generator or a coroutine; each step that it runs is a span."""
-
-    def __init__(self, inner: Any, entry: known.Known) -> None:
-        self.send, self.throw, self.close = timed(inner.send, entry.text, entry.category), inner.throw, inner.close
-
-    def __iter__(self) -> _Steps:
-        return self
-
-    __await__ = __iter__
-
-    def __next__(self) -> Any:
-        return self.send(None)
+    begin._labkit_times = function  # type: ignore[attr-defined]
+    return begin
 
 
 def _look_up(module: str, name: str) -> Any:
@@ -291,19 +269,19 @@ _open_timed = timed(_open_bytes, "open file", "read")
 class _Note:
     """Travels with a process that begins anew; unpickling it there wraps the same callables."""
 
-    def __init__(self, folder: str, started_ns: int, first: int) -> None:
-        self._arguments = folder, started_ns, first, known.own()
+    def __init__(self, folder: str, started_ns: int) -> None:
+        self._arguments = folder, started_ns, list(known.OWN)
 
     def __reduce__(self) -> Any:
         return _arrive, self._arguments
 
 
-def _arrive(folder: str, started_ns: int, first: int, own: list[known.Known]) -> None:
+def _arrive(folder: str, started_ns: int, own: list[known.Known]) -> None:
     """Watch this process, which another one has started; without a recording any more, do nothing."""
     if shared_spans.now.spans is None:
         with contextlib.suppress(OSError):
-            shared_spans.now.spans = shared_spans.ProcessSpans(folder, started_ns, first)
-            known.replace_own(own)
+            shared_spans.now.spans = shared_spans.ProcessSpans(folder, started_ns)
+            known.OWN[:] = own
             Wrapped().install()
 
 
@@ -314,7 +292,7 @@ def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
         spans = shared_spans.in_window()
         if spans is None:
             return start(self)
-        self._labkit_note = _Note(str(spans.folder), shared_spans.clock(), spans.first)
+        self._labkit_note = _Note(str(spans.folder), shared_spans.clock())
         try:
             with shared_spans.span(ORDER, "other"):
                 return start(self)

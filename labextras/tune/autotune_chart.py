@@ -11,6 +11,7 @@ import itertools
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
+from labextras.tune.diagnosis import AutotuneReport
 from labkit.common.palette import Theme
 from labkit.views.figure_page import BODY, MARGIN, SMALL, TITLE, FigurePage, Words
 from labkit.views.picture import WIDTH, Picture
@@ -19,14 +20,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from labextras.tune.diagnosis import AutotuneReport
-
 #: Inches: the names on the left, the last values on the right, a panel, the space between two, the axis.
 _LEFT, _RIGHT = 2.35, 1.1
 _PANEL, _SPACE, _BOTTOM = 0.62, 0.2, 0.45
-
-#: More panels than this make no picture that anybody reads.
-MOST = 8
 
 
 class _Tuned(NamedTuple):
@@ -40,10 +36,7 @@ class _Tuned(NamedTuple):
     def __str__(self) -> str:
         known = [v for v in self.values if not math.isnan(v)]
         turns = [known[0]] + [b for a, b in itertools.pairwise(known) if a != b]
-        shown = turns if len(turns) <= 8 else [*turns[:4], *turns[-3:]]
-        words = [f"{v:.0f}" for v in shown]
-        if len(turns) > 8:
-            words.insert(4, "…")
+        words = [f"{v:.0f}" for v in turns]
         bound = "no limit" if math.isinf(self.high) else f"at most {self.high:.0f}"
         held = "" if self.held is None else f"; held {min(self.held):.0f} to {max(self.held):.0f}"
         return f"{self.name}: {' → '.join(words)} ({bound}{held})"
@@ -62,21 +55,19 @@ def draw(report: AutotuneReport, title: str = "What AUTOTUNE chose") -> Picture:
     TypeError
         If it is something else.
     ValueError
-        If nothing in the pipeline is tuned, or more numbers than a picture can show.
+        If nothing in the pipeline is tuned.
     """
-    if not hasattr(report, "history") or not hasattr(report, "readings"):
+    if not isinstance(report, AutotuneReport):
         raise TypeError(
             f"report is of type {type(report).__name__}; allowed: what labextras.tune.diagnosis.autotune returns"
         )
     tuned = [_tuned(report, name) for name in report.history]
     if not tuned:
         raise ValueError("nothing in this pipeline is tuned: give a map, an interleave or a prefetch tf.data.AUTOTUNE")
-    if len(tuned) > MOST:
-        raise ValueError(f"AUTOTUNE sets {len(tuned)} numbers here; a picture shows {MOST} at most, report.chosen all")
-    note = f"{report.name} · {report.accelerator}"
+    note = f"the pipeline · {report.accelerator}"
     waits = sorted(report.wait_ms)
     wait = f"wait for a batch: median {waits[len(waits) // 2]:,.1f} ms, longest {waits[-1]:,.1f} ms"
-    count = f"{len(report.readings)} readings, {report.steps[-1]} steps"
+    count = f"{len(report.readings)} readings, {len(report.readings)} steps"
     text = "\n".join([title, note, count, *map(str, tuned), wait])
     alt = f"{title}: {'; '.join(map(str, tuned))}; {wait}."
     return Picture(functools.partial(_draw, report, tuned, title, note), title, alt, text)
@@ -102,7 +93,7 @@ def _draw(report: AutotuneReport, tuned: list[_Tuned], title: str, note: str, lo
         axes = page.axes(_LEFT, top, WIDTH - _LEFT - _RIGHT, _PANEL, "left")
         axes.set_facecolor(look.lane)
         axes.spines["left"].set_visible(False)
-        axes.set_xlim(0, report.steps[-1] + 0.6)
+        axes.set_xlim(0, len(report.readings) + 0.6)
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         axes.tick_params(length=2, labelbottom=row == count - 1)
         value, words, more = _number(axes, report, tuned[row], look) if row < len(tuned) else _waits(axes, report, look)
@@ -117,14 +108,14 @@ def _draw(report: AutotuneReport, tuned: list[_Tuned], title: str, note: str, lo
 def _number(axes: Axes, report: AutotuneReport, one: _Tuned, look: Theme) -> tuple[str, list[str], str]:
     """Draw one number, its bound and the filling of a buffer; return its last value, its name and its bound."""
     top = max(v for v in [*one.values, *(one.held or []), 1.0] if not math.isnan(v))
-    bound = one.high if one.high <= 4 * top else None
+    bound, steps = one.high if one.high <= 4 * top else None, range(1, len(one.values) + 1)
     axes.set_ylim(0, 1.25 * max(top, bound or 0))
     axes.set_yticks(sorted({0, round(max(top, bound or 0))}))
     if one.held is not None:
-        axes.fill_between(report.steps, one.held, step="mid", color=look.fill["resize"], alpha=0.55, linewidth=0)
+        axes.fill_between(steps, one.held, step="mid", color=look.fill["resize"], alpha=0.55, linewidth=0)
     if bound is not None:
         axes.axhline(bound, color=look.muted, linewidth=1, linestyle=(0, (4, 3)))
-    axes.step(report.steps, one.values, where="mid", color=look.fill["train"], linewidth=2, marker="o", markersize=3)
+    axes.step(steps, one.values, where="mid", color=look.fill["train"], linewidth=2, marker="o", markersize=3)
     last = next((v for v in reversed(one.values) if not math.isnan(v)), math.nan)
     high = "no limit" if math.isinf(one.high) else f"of {one.high:.0f} at most"
     return f"{last:.0f}", [*one.name.split(".", 1), *["filled: shaded"] * (one.held is not None)], high

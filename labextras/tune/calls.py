@@ -54,10 +54,6 @@ class Call:
         """Return the call with other settings."""
         return replace(self, settings={**self.settings, **settings})
 
-    def on(self, dataset: Any) -> Any:
-        """Return the dataset that it makes of another one."""
-        return getattr(dataset, self.method)(*self.arguments, **self.settings)
-
     def __str__(self) -> str:
         """Return it as Python, as in ``.map(load, num_parallel_calls=AUTOTUNE)``."""
         if self.method == "with_options":
@@ -96,7 +92,7 @@ class Written:
         """Return the dataset."""
         dataset = self.source
         for call in self.calls:
-            dataset = call.on(dataset)
+            dataset = getattr(dataset, call.method)(*call.arguments, **call.settings)
         return dataset
 
     def code(self) -> str:
@@ -116,8 +112,8 @@ _READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
 def read(dataset: Any) -> Written:
     """Return a dataset as the calls that wrote it.
 
-    Only the calls behind the last unknown call can be changed. Unknown are a window, a zip of several datasets, and
-    calls of another library. A shuffle with a fixed order that cannot be drawn again counts as unknown, too.
+    Only the calls behind the last unknown call can be changed. Unknown are a window, a zip, an unbatch, and calls of
+    another library. A shuffle with a fixed order that cannot be drawn again counts as unknown, too.
 
     Raises
     ------
@@ -145,10 +141,6 @@ def _inputs(node: DatasetNode) -> list[Any] | None:
         return None
     if node.kind == "FlatMap" and kinds == ["_TensorDataset"] and _generates(node):
         return None
-    if node.kind == "Zip" and len(inputs) == 2 and kinds[0] == "_VariantDataset":
-        return inputs[1:]  # Dataset.enumerate
-    if node.kind == "Unbatch" and kinds == ["_RestructuredDataset"]:
-        return inputs[0]._inputs()[0]._inputs()  # a map of its own comes before it
     return inputs
 
 
@@ -222,7 +214,6 @@ _CALLS: dict[str, Callable[[Any], tuple[str, tuple[Any, ...], dict[str, Any]]]] 
     "Batch": lambda d: ("batch", (int(d._batch_size),), _batch(d)),
     "ParallelBatch": lambda d: ("batch", (int(d._batch_size),), {**_batch(d), **_parallel(d)}),
     "PaddedBatch": lambda d: ("padded_batch", (int(d._batch_size), d._padded_shapes, d._padding_values), _batch(d)),
-    "Unbatch": lambda d: ("unbatch", (), {}),
     "Prefetch": lambda d: ("prefetch", (int(d._buffer_size),), {}),
     "Shuffle": lambda d: ("shuffle", (int(d._buffer_size),), _shuffle(d)),
     "Repeat": lambda d: ("repeat", _repeat(d), {}),
@@ -231,7 +222,6 @@ _CALLS: dict[str, Callable[[Any], tuple[str, tuple[Any, ...], dict[str, Any]]]] 
     "Shard": lambda d: ("shard", (int(d._num_shards), int(d._index)), {}),
     "Cache": lambda d: ("cache", _cache(d), {}),
     "Options": lambda d: ("with_options", (d.options(),), {}),
-    "Zip": lambda d: ("enumerate", (int(next(iter(d._inputs()[0]))) or None,), {}),
 }
 
 

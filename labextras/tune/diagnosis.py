@@ -35,28 +35,23 @@ class AutotuneReport(Reading):
     ----------
     nodes, cores, ram_bytes
         Those of the last reading; see `Reading`.
-    name : str
-        What the pipeline is called.
     accelerator : str
         Its description.
     readings : tuple of Reading
-    steps : tuple of int
-        After how many train steps each reading was taken.
-    seconds : tuple of float
-        When it was taken, counted from the start of the iterator.
+        One after each train step but the first.
     wait_ms, train_ms : tuple of float
-        Of every step after the first: waiting for its batch, training on it. Milliseconds.
+        Of these steps: waiting for a batch, training on it. Milliseconds.
+    seconds : float
+        When the last one was taken, counted from the start of the drive.
     reading_ms : float
         What a reading took, median.
     """
 
-    name: str
     accelerator: str
     readings: tuple[Reading, ...]
-    steps: tuple[int, ...]
-    seconds: tuple[float, ...]
     wait_ms: tuple[float, ...]
     train_ms: tuple[float, ...]
+    seconds: float
     reading_ms: float
 
     @cached_property
@@ -86,17 +81,16 @@ class AutotuneReport(Reading):
         """Return the lines under the table."""
         wait = f"{nodes.digits(statistics.median(self.wait_ms))} ms, {100 * self.wait_share:.0f} % of a typical step"
         limit = f"The slowest chain of nodes is {self.limit}; the consumer waited {wait}."
-        readings = f"{len(self.readings)} readings in {self.seconds[-1]:.1f} s, of {self.reading_ms:.2f} ms each"
+        count = len(self.readings)
+        readings = f"{count} readings in {self.seconds:.1f} s, of {self.reading_ms:.2f} ms each"
         return [
-            f"after {self.steps[-1]} steps of {self.name}; {readings}; {self.accelerator}.",
+            f"after {count} steps of the pipeline; {readings}; {self.accelerator}.",
             limit if self.limit else f"No node limits: the consumer waited only {wait}.",
             *super().notes(),
         ]
 
 
-def autotune(
-    dataset: Any, accelerator: Any, *, steps: int | None = 40, every: int = 1, name: str = "the pipeline"
-) -> AutotuneReport:
+def autotune(dataset: Any, accelerator: Any, *, steps: int | None = 40) -> AutotuneReport:
     """Drive `dataset` into `accelerator`, and read meanwhile what AUTOTUNE chooses.
 
     TensorFlow tunes for the first time about 10 ms after the start, and then at intervals that double up to a minute
@@ -109,11 +103,7 @@ def autotune(
     accelerator : Modelled or Real
         The consumer; see `labkit.accelerators`.
     steps : int or None
-        Train steps after the first; None for all that a finite dataset has.
-    every : int
-        A reading after each `every`-th step, and one after the last. It takes about 0.5 ms.
-    name : str
-        What errors and the table call the pipeline.
+        Train steps after the first, each with a reading of about 0.5 ms; None for all that a finite dataset has.
 
     Returns
     -------
@@ -132,39 +122,25 @@ def autotune(
     RuntimeError
         If this TensorFlow lacks the experimental interface, or has another one.
     """
-    if not isinstance(name, str) or not name:
-        raise TypeError(f"name is {name!r}; allowed: a text that is not empty")
-    check_dataset(dataset, name)
+    label = "the pipeline"
+    check_dataset(dataset, label)
     check_accelerator(accelerator)
-    every = whole("every", every, least=1)
     steps = None if steps is None else whole("steps", steps, least=1)
-    check_length(dataset, steps, name)
-    if dataset.options().autotune.enabled is False:
-        raise ValueError(_off(name))
-    _interface()
-    kept, times_ms, taken = _Kept(dataset), [], []
-
-    def take() -> None:
-        start = time.perf_counter()
-        reading = read(kept.iterator)
-        taken.append((reading, len(times_ms), start - kept.begin, (time.perf_counter() - start) * 1e3))
+    check_length(dataset, steps, label)
+    kept, found, begin = _Kept(dataset), [], time.perf_counter()
 
     def see(number: int, start: int, ready: int, end: int) -> None:
-        times_ms.append(((ready - start) / 1e6, (end - ready) / 1e6))
-        if (number + 1) % every == 0:
-            take()
+        before = time.perf_counter()
+        reading, after = read(kept.iterator), time.perf_counter()
+        found.append((reading, (ready - start) / 1e6, (end - ready) / 1e6, before - begin, (after - before) * 1e3))
 
     try:
-        drive(kept, accelerator, steps, 1, label=name, max_events=None, on_step=see)
-        if len(times_ms) % every:
-            take()
+        drive(kept, accelerator, steps, 1, label=label, max_events=None, on_step=see)
     finally:
         kept.iterator = None  # a traceback that the caller keeps must not keep the iterator's threads
-    wait, train = zip(*times_ms, strict=True)
-    readings, after, seconds, cost_ms = zip(*taken, strict=True)
-    facts = {"name": name, "accelerator": accelerator.describe(), "readings": readings, "steps": after}
-    times = {"seconds": seconds, "wait_ms": wait, "train_ms": train, "reading_ms": statistics.median(cost_ms)}
-    return AutotuneReport(**vars(readings[-1]), **facts, **times)
+    readings, wait, train, seconds, cost_ms = zip(*found, strict=True)
+    times = wait, train, seconds[-1], statistics.median(cost_ms)
+    return AutotuneReport(*vars(readings[-1]).values(), accelerator.describe(), readings, *times)
 
 
 def read(iterator: Any) -> Reading:
@@ -181,46 +157,32 @@ def read(iterator: Any) -> Reading:
     """
     import tensorflow as tf
 
-    if isinstance(iterator, tf.data.Dataset):
-        raise TypeError("a dataset is not running, so nothing is chosen yet; allowed: its iterator, iter(dataset)")
     if not hasattr(iterator, "_iterator_resource") and not hasattr(iterator, "_iterator"):
         kind = type(iterator).__name__
-        raise TypeError(f"iterator is of type {kind}; allowed: an iterator of a tf.data.Dataset, iter(dataset)")
-    try:
-        model = _interface()(iterator)
-    except tf.errors.NotFoundError:
-        raise ValueError(_off("the pipeline of this iterator")) from None
-    return nodes.parse(model)
-
-
-def _off(name: str) -> str:
-    return (
-        f"options.autotune.enabled is False for {name}, so TensorFlow tunes nothing and keeps no model of it; "
-        "allowed: a pipeline with autotune on, as it is by default"
-    )
-
-
-def _interface() -> Any:
-    """Return TensorFlow's function, or raise the sentence that says that it is gone."""
-    import tensorflow as tf
-
-    found = getattr(tf.data.experimental, "get_model_proto", None)
-    if found is None:
-        raise RuntimeError(
-            f"TensorFlow {tf.__version__} has no tf.data.experimental.get_model_proto, which tells what AUTOTUNE "
-            "chose; it is experimental, and 2.19 to 2.21 have it"
+        raise TypeError(
+            f"iterator is of type {kind}; allowed: an iterator of a tf.data.Dataset, which runs: iter(dataset)"
         )
-    return found
+    try:
+        return nodes.parse(tf.data.experimental.get_model_proto(iterator))
+    except tf.errors.NotFoundError:
+        raise ValueError(
+            "options.autotune.enabled is False for this pipeline, so TensorFlow tunes nothing and keeps no model of "
+            "it; allowed: a pipeline with autotune on, as it is by default"
+        ) from None
+    except (AttributeError, KeyError, TypeError) as error:
+        raise RuntimeError(
+            f"TensorFlow {tf.__version__} describes its tuning in a way that labkit does not know ({error}): "
+            "tf.data.experimental.get_model_proto is experimental, and 2.19 to 2.21 are known"
+        ) from error
 
 
 class _Kept:
-    """A dataset that keeps the iterator which is made of it, and the time when it was made."""
+    """A dataset that keeps the iterator which is made of it."""
 
     def __init__(self, dataset: Any) -> None:
-        self.dataset, self.iterator, self.begin = dataset, None, 0.0
+        self.dataset, self.iterator = dataset, None
 
     def __iter__(self) -> Any:
-        self.begin = time.perf_counter()
         self.iterator = iter(self.dataset)
         return self.iterator
 

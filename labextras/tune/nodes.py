@@ -133,7 +133,7 @@ class Reading(Tabular):
         From the root to the sources, each before its inputs.
     cores : int
     ram_bytes : int
-        What the tuning may use; 0 where TensorFlow states none.
+        What the tuning may use.
     """
 
     nodes: tuple[Node, ...]
@@ -205,10 +205,9 @@ class Reading(Tabular):
         """Return the lines under the table: what the tuning may use, and how to read the times."""
         notes = [
             "own ms: wall time inside the node without its inputs, calls at the same time added up; it swells when "
-            "threads share cores. step: one element of the root."
+            "threads share cores. step: one element of the root.",
+            f"AUTOTUNE may use {self.cores} cores and {self.ram_bytes / 1e9:.1f} GB for buffers.",
         ]
-        if self.cores or self.ram_bytes:
-            notes.append(f"AUTOTUNE may use {self.cores} cores and {self.ram_bytes / 1e9:.1f} GB for buffers.")
         if any(n.interleaves for n in self.nodes):
             notes.append(
                 "of an interleave, only inner pipelines that are open now are counted: finished ones are gone."
@@ -220,11 +219,6 @@ def parse(model: Any) -> Reading:
     """Return what a ``ModelProto`` of TensorFlow says.
 
     Inner pipelines of equal shape below an interleave become one node each, with their number in `copies`.
-
-    Raises
-    ------
-    RuntimeError
-        If it lacks a field that is read here: it is an experimental interface, which may change.
     """
     nodes: list[Node] = []
     seen: Counter[str] = Counter()
@@ -269,16 +263,10 @@ def parse(model: Any) -> Reading:
             stated = kind in _KNOWN and first.ratio > 0
             walk(column, place, per_step * first.ratio if stated else needed(column), False)
 
-    try:
-        if model.output in model.nodes:
-            walk([model.output], -1, 1.0, False)
-        budget = model.optimization_params
-        return Reading(tuple(nodes), int(budget.cpu_budget), int(budget.ram_budget))
-    except (AttributeError, KeyError, TypeError) as error:
-        raise RuntimeError(
-            f"TensorFlow describes its tuning in a way that labkit does not know ({error}): "
-            "tf.data.experimental.get_model_proto is experimental, and 2.19 to 2.21 are known"
-        ) from error
+    if model.output in model.nodes:
+        walk([model.output], -1, 1.0, False)
+    budget = model.optimization_params
+    return Reading(tuple(nodes), int(budget.cpu_budget), int(budget.ram_budget))
 
 
 def _shape(known: Any, node: int) -> tuple[Any, ...]:
@@ -304,14 +292,12 @@ def digits(ms: float) -> str:
     return f"{ms:,.0f}" if ms >= 99.95 else f"{ms:.1f}" if ms >= 0.9995 else f"{ms:.3f}"
 
 
-def _branch(nodes: Sequence[Node], place: int) -> str:
-    """Return what stands before the name of a node, so that the inputs of each are seen."""
-    node = nodes[place]
-    if node.parent < 0:
+def _branch(nodes: Sequence[Node], place: int, marks: Sequence[str] = ("└ ", "├ ")) -> str:
+    """Return what stands before the name of a node, so that the inputs of each are seen.
+
+    The last mark is the first or the second of `marks`: none, or some inputs of the same node follow.
+    """
+    parent = nodes[place].parent
+    if parent < 0:
         return ""
-    end = "├ " if any(n.parent == node.parent for n in nodes[place + 1 :]) else "└ "
-    place = node.parent
-    while (above := nodes[place]).parent >= 0:
-        end = ("│ " if any(n.parent == above.parent for n in nodes[place + 1 :]) else "  ") + end
-        place = above.parent
-    return end
+    return _branch(nodes, parent, ("  ", "│ ")) + marks[any(node.parent == parent for node in nodes[place + 1 :])]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from labextras.tune.calls import Call, Written
 from labkit.pipelines.structure import AUTOTUNE
@@ -21,9 +20,9 @@ _SAME_ELSEWHERE = ("map", "prefetch")
 #: Calls that go by the place of an element alone.
 _PLACED = ("shuffle", "prefetch", "shard", "skip", "take", "repeat")
 #: Calls before a cache whose place among shuffles and repeats matters.
-_ORDERED = ("interleave", "flat_map", "filter", "enumerate", "take", "skip", "shard", "unbatch")
-#: Calls that pick or number elements by their place: in another order they give others.
-_BY_PLACE = ("take", "skip", "shard", "enumerate")
+_ORDERED = ("interleave", "flat_map", "filter", "take", "skip", "shard")
+#: Calls that pick elements by their place: in another order they give others.
+_BY_PLACE = ("take", "skip", "shard")
 #: Operations that read what may change while the pipeline runs.
 _VARIABLES = ("ReadVariableOp", "ResourceGather")
 #: Reads of a map that may come from far away.
@@ -44,15 +43,15 @@ class Change:
         Whether the elements come in the same order.
     stored : Written, optional
         What a cache keeps: it pays from the second epoch on, and must not change from one to the next.
-    swapped : tuple, optional
-        The dataset and the function of a map that now works on batches: the two must commute.
+    swapped : bool
+        Whether a map now works on batches: what it gives for a batch must be what it gives for its elements.
     """
 
     name: str
     written: Written
     same_order: bool = True
     stored: Written | None = None
-    swapped: tuple[Any, Callable[..., Any]] | None = None
+    swapped: bool = False
 
 
 def changes(
@@ -79,12 +78,11 @@ def changes(
         calls = (*written.calls[:place], Call("prefetch", (AUTOTUNE,)), *written.calls[place:])
         yield Change("prefetch at the end", replace(written, calls=calls))
     yield from _several_files(written, order)
-    yield from _parallel(written, "map", order)
+    yield from _parallel(written, order)
     if waits:
         yield from _many(written, order)
     yield from _less_work(written)
     yield from _cached(written, fits)
-    yield from _parallel(written, "batch", order)
 
 
 def _by_place(calls: Sequence[Call]) -> bool:
@@ -102,10 +100,8 @@ def _less_work(written: Written) -> Iterator[Change]:
             moved = (*calls[:before], call, *calls[before:place], *calls[place + 1 :])
             yield Change(f"{call.method} before the map", replace(written, calls=moved))
         if call.method == "batch" and (behind := _map_of(calls[:place])) is not None:
-            last = calls[behind]
-            elements = last.node.dataset._input_dataset, last.arguments[0]
-            rest = (*calls[:behind], *calls[behind + 1 : place + 1], last, *calls[place + 1 :])
-            yield Change("batch before the map", replace(written, calls=rest), swapped=elements)
+            rest = (*calls[:behind], *calls[behind + 1 : place + 1], calls[behind], *calls[place + 1 :])
+            yield Change("batch before the map", replace(written, calls=rest), swapped=True)
 
 
 def _map_of(calls: Sequence[Call]) -> int | None:
@@ -166,11 +162,11 @@ def _several_files(written: Written, order: Mapping[str, bool]) -> Iterator[Chan
             yield Change(SEVERAL, _replaced(written, {place: wide}), same_order=False)
 
 
-def _parallel(written: Written, method: str, order: Mapping[str, bool]) -> Iterator[Change]:
-    found = {i: c for i, c in enumerate(written.calls) if c.method == method and not c.parallel}
-    if found:
-        new = {place: call.having(num_parallel_calls=AUTOTUNE, **order) for place, call in found.items()}
-        yield Change(f"parallel {method}", _replaced(written, new))
+def _parallel(written: Written, order: Mapping[str, bool]) -> Iterator[Change]:
+    maps = {i: c for i, c in enumerate(written.calls) if c.method == "map" and not c.parallel}
+    if maps:
+        new = {place: call.having(num_parallel_calls=AUTOTUNE, **order) for place, call in maps.items()}
+        yield Change("parallel map", _replaced(written, new))
 
 
 def _many(written: Written, order: Mapping[str, bool]) -> Iterator[Change]:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import gc
 import itertools
 import mmap
-import multiprocessing
 import re
 import sys
 import threading
 import time
-import types
 import warnings
-import weakref
-from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
-from waiting import until
 
 import labextras.fit
 import labkit
@@ -189,20 +182,15 @@ def test_a_call_of_several_steps_may_end_with_the_data(tf, keras, batches, each,
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("optimizer", ["accumulates", "scales"])
-def test_steps_are_counted_where_the_optimizer_leaves_some_out(tf, keras, optimizer):
-    """It accumulates gradients of four steps, or scales the loss and takes no step where a gradient is not finite."""
-    model, watch = network(keras, steps_per_execution=5), labextras.fit.Watch(30, warmup=0)
-    inner = keras.optimizers.SGD(gradient_accumulation_steps=4 if optimizer == "accumulates" else None)
-    model.compile(
-        inner if optimizer == "accumulates" else keras.optimizers.LossScaleOptimizer(inner),
-        keras.losses.SparseCategoricalCrossentropy(from_logits=True),
-        steps_per_execution=5,
-    )
+def test_steps_are_counted_where_the_optimizer_leaves_some_out(tf, keras):
+    """It scales the loss, and takes no step where a gradient is not finite."""
+    watch, model = labextras.fit.Watch(30, warmup=0), network(keras)
+    optimizer = keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD())
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss, steps_per_execution=5)
 
     def spoil(number, batch):
-        images, labels = batch
-        return (images / tf.cast(number != 6, tf.float32) if optimizer == "scales" else images), labels
+        return batch[0] / tf.cast(number != 6, tf.float32), batch[1]
 
     fit(model, data(tf, 10).enumerate().map(spoil), watch, epochs=4)
     run = watch.trace.run
@@ -229,19 +217,6 @@ def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, p
     assert (waits.end_ns <= trains.start_ns).all()
     assert (ASKED_BY_OTHERS in (trace.run.profiler.note or "")) == (each > 1), "of whom a wait is, nobody can tell"
     assert trace.run.images == (8 * BATCH if each == 1 else None)
-
-
-@pytest.mark.long
-def test_a_script_may_make_its_function_anew_or_evaluate_with_it(tf, keras):
-    class Anew(keras.callbacks.Callback):
-        def on_train_batch_begin(self, batch, logs=None):
-            if batch == 8:
-                self.model.make_train_function(force=True)
-
-    model, watch = network(keras), labextras.fit.Watch(steps=6)
-    model.evaluate(data(tf, 2), verbose=0, callbacks=[watch])
-    fit(model, data(tf, 20), Anew(), watch)
-    assert (watch.trace.run.steps, watch.trace.run.images) == (6, 6 * BATCH)
 
 
 @pytest.mark.long
@@ -297,26 +272,17 @@ def test_a_training_that_is_left_in_its_window_gives_the_profiler_back(tf, keras
     assert watch.trace.run.steps == 6
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("by", ["fit", "a loop"])
-def test_an_interrupt_while_a_window_opens_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch, by):
+def test_an_interrupt_while_a_window_opens_gives_the_profiler_back(tf, keras, tmp_path, monkeypatch):
     """There is no window as yet that somebody could end."""
 
     def interrupted(sampler):
         start(sampler)
         raise KeyboardInterrupt
 
-    def train():
-        if by == "fit":
-            fit(network(keras), data(tf, 6), labextras.fit.Watch(steps=3, warmup=1))
-        else:
-            with labextras.fit.watching(steps=3, warmup=1) as step:
-                loop(tf, step)
-
     start = Sampler.start
     monkeypatch.setattr(Sampler, "start", interrupted)
     with pytest.raises(KeyboardInterrupt) as kept:
-        train()
+        fit(network(keras), data(tf, 6), labextras.fit.Watch(steps=3, warmup=1))
     with profiling(tf, tmp_path):
         assert "labkit processor clock" not in {thread.name for thread in threading.enumerate()}
     assert kept.traceback
@@ -338,38 +304,16 @@ def test_the_training_after_one_that_was_left_is_none_of_the_watchs(tf, keras, t
         fit(model, data(tf, 6))
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("place", ["here", "a thread"])
-def test_a_training_that_only_takes_its_time_is_not_given_up(tf, keras, place):
+def test_a_training_that_only_takes_its_time_in_whatever_thread_is_not_given_up(tf, keras):
     class Slow(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
             time.sleep(6 * LOOK_S if batch == 3 else 0)
 
     model, watch = network(keras), labextras.fit.Watch(steps=4, warmup=1)
-    run = functools.partial(fit, model, data(tf, 8), watch, Slow())
-    if place == "here":
-        run()
-    else:
-        thread = threading.Thread(target=run)
-        thread.start()
-        thread.join()
+    thread = threading.Thread(target=fit, args=(model, data(tf, 8), watch, Slow()))
+    thread.start()
+    thread.join()
     assert watch.trace.run.steps == 4
-
-
-@pytest.mark.long
-def test_a_step_that_fails_ends_the_window(tf, keras):
-    def fails(number):
-        tf.debugging.assert_less(number, tf.constant(5, tf.int64), "planted")
-        return tf.zeros((BATCH, 8, 8, 3)), tf.zeros(BATCH, tf.int32)
-
-    model, watch = network(keras), labextras.fit.Watch(warmup=1)
-    with pytest.raises(tf.errors.InvalidArgumentError, match="planted"):
-        fit(model, tf.data.Dataset.range(8).map(fails), watch)
-    with pytest.raises(RecordingError, match="failed in the window"):
-        assert watch.trace
-    again = labextras.fit.Watch(steps=2, warmup=1)
-    fit(model, data(tf, 6), again)
-    assert again.trace.run.steps == 2
 
 
 @pytest.mark.parametrize(("states", "counts"), [(True, 0), (False, 0), (False, 1), (True, 2)])
@@ -382,9 +326,9 @@ def test_the_images_of_a_train_step_of_ones_own_are_those_of_a_batch_that_is_sta
     assert "step time" in str(labkit.Timeline(watch.trace))
 
 
-@pytest.mark.sample(3)
-@pytest.mark.parametrize("place", ["on_epoch_begin", "on_epoch_end", "on_train_batch_begin", "on_train_batch_end"])
-@pytest.mark.parametrize(("does", "last"), [("evaluate", True), ("evaluate", False), ("predict", True)])
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("place", ["on_epoch_end", "on_train_batch_end"])
+@pytest.mark.parametrize(("does", "last"), [("evaluate", False), ("predict", True)])
 def test_a_callback_that_evaluates_changes_no_count_and_is_a_validation(tf, keras, place, does, last):
     """It empties the loss that counts the images, fills it with its own, and tells no other callback."""
     model, watch, other = network(keras), labextras.fit.Watch(steps=8, warmup=2), keras.callbacks.Callback()
@@ -393,76 +337,20 @@ def test_a_callback_that_evaluates_changes_no_count_and_is_a_validation(tf, kera
     trace = watch.trace
     assert (trace.run.steps, trace.run.images) == (8, 8 * BATCH)
     spans = trace.where(trace.select(name=VALIDATION, kind="script"))
-    assert len(spans) in {"on_epoch_begin": (1,), "on_epoch_end": (1,)}.get(place, (7, 8, 9))
+    assert len(spans) in {"on_epoch_end": (1,)}.get(place, (7, 8, 9))
     assert (spans.duration_ns[1:-1] >= 3 * 0.01e9).all()
     assert not {"evaluate", "predict"} & vars(model).keys(), "the functions of Keras are back"
 
 
-@pytest.mark.long
-def test_a_model_that_lets_nothing_be_put_in_its_place_trains_on(tf, keras):
-    class Fixed(keras.Sequential):
-        predict = property(lambda self: "what nobody may set")
-
-    def model():
-        fixed = Fixed(network(keras).layers)
-        fixed.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        return fixed
-
-    plain, watched, watch = fit(model(), data(tf, 6)), model(), labextras.fit.Watch(steps=3, warmup=1)
-    with pytest.warns(UserWarning, match="the training goes on: AttributeError.*predict") as warned:
-        assert fit(watched, data(tf, 6), watch) == plain
-    assert len(warned) == 1
-    assert "evaluate" not in vars(watched), "the functions of Keras are back"
-    with pytest.raises(RecordingError, match="predict"):
-        assert watch.trace
-
-
-def begun(watch, model):
-    """Let another function than ``fit`` train a model; return the watch before the first step, as callbacks see it."""
+def test_where_another_function_than_fit_calls_the_callbacks_nothing_is_recorded(tf, keras, tmp_path):
+    watch, model = labextras.fit.Watch(warmup=0), network(keras)
     watch.set_model(model)
     watch.on_train_begin()
     watch.on_epoch_begin(0)
-    watch.on_train_batch_begin(0)
-    return watch
-
-
-def test_a_model_of_another_trainer_needs_only_what_trains(tf):
-    facts = {"name": "another", "steps_per_execution": 1, "metrics": [], "layers": []}
-    model = types.SimpleNamespace(train_function=lambda batches: tf.reduce_sum(next(batches)[0]), **facts)
-    batches, watch = iter(data(tf, 4)), begun(labextras.fit.Watch(steps=3, warmup=0), model)
-    own = [name for name in ("evaluate", "predict") if hasattr(model, name)]
-    for _ in range(3):
-        model.train_function(batches)
-    assert own == []
-    assert watch.trace.run.steps == 3
-
-
-def steps_after_one_that_is_gone():
-    """Let a watch go in its window, and return the steps of the next one."""
-    import keras
-    import tensorflow as tf
-
-    gone = weakref.ref(begun(labextras.fit.Watch(warmup=0), network(keras)))
-
-    def freed():
-        gc.collect()
-        return gone() is None
-
-    until(freed, "the watch to be freed", limit_s=60)
-    watch = labextras.fit.Watch(steps=3, warmup=0)
-    fit(network(keras), data(tf, 4), watch)
-    return watch.trace.run.steps
-
-
-@pytest.mark.long
-def test_a_watch_that_nobody_needs_is_freed_and_gives_the_profiler_back():
-    """Where another function than ``fit`` is left in the window, nobody tells.
-
-    In a process of its own: an iterator that another test left may be found as garbage by the thread that calls Python
-    for it. That thread waits for its own end, within the search, and in that process nothing is ever freed again.
-    """
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as apart:
-        assert apart.submit(steps_after_one_that_is_gone).result() == 3
+    with pytest.warns(UserWarning, match="calls this callback"):
+        watch.on_train_batch_begin(0)
+    with profiling(tf, tmp_path), pytest.raises(RecordingError, match="no model"):
+        assert watch.trace
 
 
 @pytest.mark.sample(1)
@@ -500,25 +388,19 @@ def test_what_the_last_step_hands_over_ends_with_it_where_the_training_is_short(
     assert int(trains.end_ns[-1]) >= done[3] - 1_000_000, "both clocks agree within a millisecond"
 
 
-def taken():
-    """Take 4 MB from the system: an array may get some that the process had before."""
-    memory = mmap.mmap(-1, 4_000_000)
-    memory.write(bytes(4_000_000))
-    return memory
-
-
 class Keeping:
     """Batches of 4 MB that the program keeps, 20 ms each; the last one is there when the `profile` has ended."""
 
-    def __init__(self, tf, batches, profile=None):
+    def __init__(self, tf, batches, profile):
         self.kept, self.batches, self.profile, self.ended = [], batches, profile, []
         self.dataset = data(tf, batches).map(lambda images, labels: (self.keep(tf, images), labels))
 
     def keep(self, tf, images):
         def load(pixels):
             time.sleep(0.02)
-            self.kept.append(taken())
-            if self.profile and len(self.kept) == self.batches:
+            self.kept.append(mmap.mmap(-1, 4_000_000))  # from the system: an array may get what the process had
+            self.kept[-1].write(bytes(4_000_000))
+            if len(self.kept) == self.batches:
                 self.ended.append(self.profile.wait(10))
             return pixels
 
@@ -538,16 +420,10 @@ FEW = 10_000
 TAKEN = r"the process has taken 13 MB since the window began, for [\d,]+ events .*: the window ended"
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("how", ["validation_data", "evaluate", "predict"])
-def test_memory_that_a_validation_takes_ends_the_window(tf, keras, profile, how):
+def test_memory_that_a_validation_takes_ends_the_window(tf, keras, profile):
     """However many batches it has, the profiler holds no more than it may."""
-    model, keeping, other = network(keras), Keeping(tf, 8, profile), keras.callbacks.Callback()
-    watch = labextras.fit.Watch(steps=12, warmup=2, max_events=FEW)
-    settings = {"validation_data": keeping.dataset} if how == "validation_data" else {}
-    if not settings:
-        other.on_epoch_end = lambda *_: getattr(model, how)(keeping.dataset, verbose=0)
-    fit(model, data(tf, 8), watch, other, epochs=2, **settings)
+    keeping, watch = Keeping(tf, 8, profile), labextras.fit.Watch(steps=12, warmup=2, max_events=FEW)
+    fit(network(keras), data(tf, 8), watch, epochs=2, validation_data=keeping.dataset)
     trace = watch.trace
     assert (trace.run.steps, trace.run.images) == (6, 6 * BATCH), "of the first epoch"
     assert len(keeping.kept) == 2 * 8
@@ -555,30 +431,7 @@ def test_memory_that_a_validation_takes_ends_the_window(tf, keras, profile, how)
     assert re.match(TAKEN + " after 6 of 12 steps", trace.run.profiler.note)
 
 
-@pytest.mark.long
-def test_memory_that_the_training_keeps_is_not_all_the_profilers(tf, keras):
-    watch = labextras.fit.Watch(steps=12, warmup=2, max_events=FEW)
-    fit(network(keras), Keeping(tf, 20).dataset, watch)
-    assert re.match(TAKEN, watch.trace.run.profiler.note)
-    assert watch.trace.run.steps < 12
-
-
-@pytest.mark.long
-def test_memory_that_is_taken_before_the_first_step_leaves_that_step(tf, keras):
-    def take(batch, logs=None):
-        kept.append(taken())
-        time.sleep(4 * LOOK_S if batch == 2 else 0)
-
-    watch, taking, kept = labextras.fit.Watch(warmup=2, max_events=1), keras.callbacks.Callback(), []
-    taking.on_train_batch_begin = take
-    fit(network(keras), data(tf, 5), watch, taking)
-    assert watch.trace.run.steps == 1
-    assert "the window ended after 1 of 20 steps" in watch.trace.run.profiler.note
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("more", [0, 2])
-def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile, more):
+def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile):
     """What follows the loop, still under `watching`, is no step; a step that comes after all is none of the window."""
     keeping = Keeping(tf, 8, profile)
     with labextras.fit.watching(steps=12, warmup=2, max_events=FEW) as step:
@@ -586,13 +439,13 @@ def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile, more):
             with step(images):
                 tf.reduce_sum(images)
         assert len(list(keeping.dataset)) == 8
-        for images, _ in data(tf, more):
+        for images, _ in data(tf, 2):
             with step(images):
                 tf.reduce_sum(images)
     trace = step.trace
     assert (trace.run.steps, trace.run.images) == (4, 4 * BATCH)
     assert keeping.ended == [True]
-    assert ("the process has taken" if more else "the training ended after 4 of 12") in trace.run.profiler.note
+    assert re.match(TAKEN, trace.run.profiler.note)
 
 
 def test_a_training_that_is_short_says_so(tf, keras):
@@ -720,10 +573,8 @@ def test_a_batch_that_nobody_can_count_stops_no_loop(tf, batch):
 
 def test_a_loop_that_nothing_stands_around_is_not_recorded_and_goes_on(tf, tmp_path):
     step = labextras.fit.watching(steps=3, warmup=2)
-    with pytest.warns(UserWarning, match="does not stand around the loop") as warned:
-        assert loop(tf, step) == 6
-    assert len(warned) == 1
-    with profiling(tf, tmp_path), pytest.raises(RecordingError, match="does not stand around the loop"):
+    assert loop(tf, step) == 6
+    with profiling(tf, tmp_path), pytest.raises(RecordingError, match="it stands around no loop"):
         assert step.trace
 
 
@@ -740,36 +591,6 @@ def test_a_loop_that_fails_ends_the_window(tf):
         loop()
     with pytest.raises(RecordingError, match="the loop failed"):
         assert step.trace
-
-
-@pytest.mark.parametrize("steps", [2, 50], ids=["a full window", "a loop that is short"])
-def test_the_last_step_ends_when_its_work_is_done(tf, steps):
-    """TensorFlow on a CPU can be told to hand ops over and go on, as it does on a GPU."""
-    done, gone_on = [], threading.Event()
-
-    def work(number):
-        gone_on.wait(20)
-        time.sleep(0.2)
-        done.append(time.time_ns())
-        return number
-
-    tf.config.experimental.set_synchronous_execution(False)
-    try:
-        with labextras.fit.watching(steps=steps, warmup=1) as step:
-            batches = iter(data(tf, 5))  # kept beyond the loop: to free it may wait for what was handed over
-            for number, (images, _) in enumerate(batches):
-                with step(images):
-                    gone_on.clear()
-                    tf.py_function(work, [1], tf.int32)
-                    handed_over = len(done)
-                    gone_on.set()
-                if steps > 2 and number == 2:
-                    break
-    finally:
-        tf.config.experimental.set_synchronous_execution(True)
-    trains = step.trace.where(step.trace.select("train", kind="consumer"))
-    assert handed_over < len(done), "the last op was still at work when the step had handed it over"
-    assert int(trains.end_ns[-1]) >= done[2] - 1_000_000, "both clocks agree within a millisecond"
 
 
 def test_keras_need_not_wait_for_it_after_a_batch(keras):
@@ -814,7 +635,6 @@ def test_waits_and_parts_of_a_loop_are_timed_without_the_profiler(tf):
     assert (parts.duration_ns >= 10e6).all()
     assert (trains.start_ns + 5e6 <= parts.start_ns).all()
     assert (parts.end_ns <= trains.end_ns).all()
-    assert parts.step.tolist() == trains.step.tolist()
     assert trace.run.images == 4 * BATCH
     assert "The profiler was left alone" in trace.run.profiler.note
     assert {thread.kind for thread in trace.threads} == {"consumer", "script"}

@@ -147,45 +147,12 @@ def test_a_data_loader_without_workers_gets_no_prefetch_factor(workers, says):
     assert advice.startswith(says), advice
 
 
-@pytest.mark.parametrize(
-    ("kind", "more", "ahead"),
-    [("DataLoader", "worker_count", "or worker_buffer_size"), ("MapDataset", "num_workers", "per_worker_buffer_size")],
-)
-def test_each_loader_of_grain_gets_the_names_of_its_own_arguments(kind, more, ahead):
-    loader = LoaderFacts("grain", kind)
-    advice = Timeline(trace_of(2, 2, ahead=True, cores=8, loader=loader)).stalls.advice
-    assert f"worker processes ({more})" in advice, advice
-    advice = Timeline(trace_of(2, 2, ahead=False, loader=loader)).stalls.advice
-    assert advice.startswith("a larger prefetch_buffer_size of ReadOptions,"), advice
-    assert ahead in advice, advice
-
-
 def test_batches_move_into_the_workers_only_where_none_is_made_beside_the_training():
     beside = Timeline(trace_of(2, 2, ahead=True, work=("numpy.stack", "batch"))).stalls
     assert (beside.cause, beside.rules) == ("batch", ("loader.cheaper-batch",))
     for lane in ("worker 0", "thread 0"):
         alone = Timeline(before_training(lane, "numpy.stack", "batch")).stalls
         assert (alone.cause, alone.rules) == ("batch", ("loader.let-workers",))
-
-
-@pytest.mark.parametrize(("hidden", "rule"), [(0, "loader.unseen"), (2, "loader.hidden-processes")])
-def test_who_makes_batches_where_nobody_looks_is_told_how_to_show_it(hidden, rule):
-    trace = before_training("thread 0", "waits for another thread", "iterator", replace(LOADER, hidden=hidden))
-    stalls = Timeline(trace).stalls
-    assert stalls.shares["unknown"] > 0.4
-    assert (stalls.cause, stalls.blame, stalls.rules) == (None, None, (rule,))
-
-
-def test_a_generator_around_workers_is_told_to_have_more_of_them():
-    threads = trace_of(2, 2, ahead=True, cores=8)
-    names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in threads.threads)
-    advice = Timeline(replace(threads, threads=names)).stalls.advice
-    assert advice.startswith("more workers: PIL decode runs on 2.0 threads at a time"), advice
-
-
-def test_the_cause_of_a_gap_in_the_thread_that_trains_reads_as_a_sentence():
-    causes = Timeline(before_training("worker 0", "next of generator", "map")).causes
-    assert "next of generator in the consumer's thread" in str(causes[0]), causes[0]
 
 
 @pytest.mark.parametrize("computes", [0.5, 1.0])
@@ -298,11 +265,6 @@ def test_other_programs_are_said_to_hold_the_cores_only_where_workers_waited_for
     assert (rules == ("loader.busy",)) == (queued_ms > 1.5 * computed / MS), rules
 
 
-def test_shares_of_all_causes_can_be_asked_for():
-    shares = Timeline(trace_of(2, 2, ahead=True)).stalls.shares
-    assert [shares[cause] for cause in ("core wait", "GIL wait", "queue empty", "queue full")] == [0] * 4
-
-
 def asks(trace, pauses=200):
     """Return a trace whose threads gave their core away so often in each second in which they had none."""
     ((_, one),) = trace.run.op_times.items()
@@ -357,24 +319,3 @@ def test_a_read_that_sleeps_beside_threads_that_take_turns_does_not_wait_for_the
     asleep = OpTime(spins.open_ns, spins.open_ns // 100)
     assert "GIL wait" in Timeline(trace).stalls.shares
     assert "GIL wait" not in Timeline(trace.with_run(op_times={"PIL decode": asleep, "spin": spins})).stalls.shares
-
-
-def test_a_pipeline_of_tf_data_has_no_waits_for_cores_or_the_interpreter():
-    trace = replace(trace_of(4, 1.0, ahead=True), run=replace(trace_of(4, 1.0, ahead=True).run, loader=None))
-    timeline = Timeline(queued(trace, 0.25))
-    assert set(timeline.stalls.shares) == set(timeline.causes[0].parts)
-    assert "core wait" not in timeline.stalls.shares
-
-
-def test_a_loader_that_waits_for_a_thread_of_which_nothing_is_seen_is_said_to_wait():
-    kinds = {"consumer": "consumer", "in the consumer's thread": "pipeline"}
-    spans = []
-    for step in range(10):
-        spans += [
-            Span("consumer", "wait for batch", "wait", 20 * step * MS, 12 * MS, step),
-            Span("in the consumer's thread", "waits for another thread", "iterator", 20 * step * MS, 12 * MS, step),
-            Span("consumer", "train step", "train", (20 * step + 12) * MS, 8 * MS, step),
-        ]
-    stalls = Timeline(Trace.from_spans(spans, kinds, origin="measured").with_run(loader=LOADER)).stalls
-    assert stalls.cause == "prep"
-    assert stalls.advice.endswith(", to work beside the training: the loader takes the time of the thread that trains.")

@@ -30,12 +30,12 @@ def compute(rounds):
 class OneAhead:
     """A thread makes batches, and puts them into a queue of one."""
 
-    def __init__(self, make, length=1, kind="Queue"):
-        self.make, self.length, self.kind = make, length, kind
+    def __init__(self, make, kind="Queue"):
+        self.make, self.kind = make, kind
 
     def __iter__(self):
         over = threading.Event()
-        ready = queue.Queue(self.length) if self.kind == "Queue" else queue.SimpleQueue()
+        ready = queue.Queue(1) if self.kind == "Queue" else queue.SimpleQueue()
 
         def produce():
             while not over.is_set():
@@ -61,10 +61,6 @@ def sleeps():
     return PHOTO[None]
 
 
-def stacks():
-    return np.stack([PHOTO] * 8)
-
-
 class Orders:
     """The consumer orders each batch in a queue of one; who takes the orders is not seen, and is slow."""
 
@@ -82,11 +78,6 @@ class Orders:
                 yield PHOTO[None]
         finally:
             orders.put(None)
-
-
-def rest(rounds):
-    time.sleep(rounds / 4e7)
-    return PHOTO
 
 
 class Pooled:
@@ -148,14 +139,6 @@ def test_who_works_at_the_other_end_of_a_queue_is_the_cause():
     assert shares.get("queue empty", 0) < shares["batch"]
 
 
-@pytest.mark.long
-def test_a_queue_that_is_always_full_keeps_nobody_waiting():
-    """To take a batch lasts some milliseconds where another thread has the interpreter, however many are there."""
-    timeline = recorded(OneAhead(stacks, length=16), step_ms=100, steps=5)
-    assert sum(timeline.stalls.shares[cause] for cause in ("queue empty", "queue full")) < 0.1, timeline.stalls.shares
-    assert timeline.stalls.cause is None
-
-
 @pytest.mark.alone
 def test_threads_of_pure_python_wait_for_the_interpreter():
     """Of four that take turns, three wait; where other programs hold cores, they wait for these first."""
@@ -168,13 +151,6 @@ def test_threads_of_pure_python_wait_for_the_interpreter():
         assert shares["GIL wait"] > shares["prep"], (shares, timeline.run.host.others)
         assert "processes in place of threads" in timeline.stalls.advice
         assert any("waiting for the interpreter (GIL), compute in thread" in str(one) for one in timeline.causes)
-
-
-@pytest.mark.long
-def test_threads_that_sleep_do_not_wait_for_the_interpreter():
-    shares = recorded(Pooled(rest)).stalls.shares
-    assert "GIL wait" not in shares
-    assert shares["prep"] > 0.1, shares
 
 
 @pytest.mark.long

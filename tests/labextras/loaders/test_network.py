@@ -8,7 +8,6 @@ import time
 import pytest
 import tensorflow as tf
 
-from labextras.extract.object_store import ObjectStore, Reader
 from labkit.pipelines.options import plain
 from labkit.recording import accelerators, recorder
 from labkit.timeline.timeline import Timeline
@@ -68,18 +67,3 @@ def test_a_python_function_of_another_name_is_prep_as_before():
     timeline = job("decode", TOGETHER)
     assert not lanes(timeline)
     assert timeline.stalls.cause == "prep"
-
-
-def test_of_a_job_without_a_network_no_time_moves(together):
-    """The lanes of the network and those of the workers share out the time of the threads, and none of it twice."""
-    own = sum(lane.by_category.get("read", 0) for lane in together.lanes)
-    assert own == sum(lane.busy.total_ns for lane in lanes(together))
-
-
-def test_a_job_whose_object_does_not_arrive_ends_in_one_sentence():
-    with ObjectStore({"a": b"x", "b": b"y"}, 0, {"b": "down"}) as store:
-        dataset = Reader(store.address, retries=0).dataset(["a", "b"] * 9, 2).batch(2)
-        with pytest.raises(recorder.RecordingError) as error:
-            recorder.record(dataset, accelerators.modelled(step_ms=1), steps=4, progress=False)
-    assert "object b was refused, the server is busy (503); read with fewer connections, or later" in str(error.value)
-    assert "\n" not in str(error.value)

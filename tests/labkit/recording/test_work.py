@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import UserDict
 from dataclasses import asdict, replace
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
-from luck import luckiest
 from PIL import Image
 
 from labextras.fit.watch import stated_images
@@ -51,11 +48,14 @@ def work(dataset, steps=None):
     return tally.work()
 
 
-def test_augmented_pixels_do_not_matter():
+def test_augmented_pixels_do_not_matter_and_another_folder_does():
     a, b = (work(photos().map(pixels).batch(8)) for _ in range(2))
     assert difference(a, b) is None
     assert agreement(a, b) == "yes"
     assert a.identity == "labels and source files"
+    other = photos(p.replace("photos", "others") for p in PATHS)
+    reason = difference(a, work(other.map(pixels).batch(8)))
+    assert reason.startswith("different images: read from 64 .jpg files")
 
 
 @given(st.permutations(range(64)))
@@ -75,19 +75,6 @@ def test_two_label_sets_agree_exactly_if_they_are_the_same_multiset(a, b):
         tally.add((np.zeros((8, 2)), np.array(labels)))
         works.append(tally.work())
     assert (difference(*works) is None) == (sorted(a) == sorted(b))
-
-
-def test_a_shuffle_of_a_whole_epoch_is_the_same_work():
-    a = work(photos().map(pixels).batch(8))
-    b = work(photos().shuffle(64).map(pixels, num_parallel_calls=2).batch(8).prefetch(2))
-    assert difference(a, b) is None
-    assert agreement(a, b) == "yes"
-
-
-def test_another_folder_of_the_same_size_is_refused():
-    other = photos(p.replace("photos", "others") for p in PATHS)
-    reason = difference(work(photos().map(pixels).batch(8)), work(other.map(pixels).batch(8)))
-    assert reason.startswith("different images: read from 64 .jpg files")
 
 
 @pytest.mark.sample(1)
@@ -129,21 +116,6 @@ def test_counts_shapes_and_dtypes_must_agree(change, word):
     assert reason.startswith(f"different {word}")
 
 
-def test_records_and_photos_agree_by_their_labels(tmp_path):
-    name = str(tmp_path / "photos.tfrecord-00000-of-00001")
-    with tf.io.TFRecordWriter(name) as writer:
-        for label in LABELS:
-            writer.write(bytes([int(label)]))
-
-    def parse(record):
-        return tf.random.uniform((8, 8, 3)), tf.cast(tf.io.decode_raw(record, tf.uint8)[0], tf.int64)
-
-    a, b = work(photos().map(pixels).batch(8)), work(tf.data.TFRecordDataset([name]).map(parse).batch(8))
-    assert b.sources.kind == ".tfrecord files"
-    assert difference(a, b) is None
-    assert difference(a, work(tf.data.TFRecordDataset([name]).map(parse).map(lambda x, y: (x, 9 - y)).batch(8)))
-
-
 def test_one_folder_under_two_names_is_one_folder(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "photos")
@@ -152,19 +124,16 @@ def test_one_folder_under_two_names_is_one_folder(tmp_path):
 
 
 def test_two_random_windows_of_the_same_files_are_called_another_draw():
-    labels = np.arange(1000) % 10
-    source = photos((f"/photos/{i}.jpg" for i in range(1000)), labels)
-    a, b = (work(source.shuffle(1000, seed).map(pixels).batch(8), steps=20) for seed in (1, 2))
+    def windows(labels, *seeds):
+        source = photos((f"/photos/{i}.jpg" for i in range(1000)), labels)
+        drawn = (source if seed is None else source.shuffle(1000, seed) for seed in seeds)
+        return (work(dataset.map(pixels).batch(8), steps=20) for dataset in drawn)
+
+    a, b = windows(np.arange(1000) % 10, 1, 2)
     assert a.labels.digest != b.labels.digest
     assert difference(a, b) is None
     assert agreement(a, b) == "same files, another draw"
-
-
-def test_a_window_of_other_classes_is_refused_even_if_shuffled():
-    labels = np.arange(1000) // 100
-    source = photos((f"/photos/{i}.jpg" for i in range(1000)), labels)
-    a, b = (work(d.map(pixels).batch(8), steps=20) for d in (source, source.shuffle(1000)))
-    assert "measure whole epochs" in difference(a, b)
+    assert "measure whole epochs" in difference(*windows(np.arange(1000) // 100, None, 1)), "other classes are none"
 
 
 def test_without_labels_or_files_only_counts_are_compared():
@@ -214,13 +183,6 @@ def test_labels_of_every_common_form_are_recognised(form):
 def test_pixels_and_random_floats_are_no_labels():
     source = tf.data.Dataset.range(32).map(lambda i: (tf.zeros((2, 2, 3), tf.uint8), tf.random.uniform((4,)))).batch(8)
     assert work(source).labels is None
-
-
-@pytest.mark.parametrize(
-    "dataset", [None, [1, 2], tf.data.Dataset.from_generator(lambda: iter([0]), output_types=tf.int32)]
-)
-def test_a_pipeline_that_names_no_files_has_no_sources(dataset):
-    assert Tally(dataset).work().sources is None
 
 
 @pytest.mark.parametrize("source", ["list_files", "interleave", "zip", "cached"])
@@ -278,12 +240,6 @@ def test_padding_that_another_order_makes_is_equal_work_where_the_labels_are():
     )
 
 
-@pytest.mark.parametrize("lengths", [(8, 4), (4, 8)])
-def test_arrays_of_other_lengths_are_no_rows_of_one_table(lengths):
-    sides = [tf.data.Dataset.from_tensor_slices(np.arange(length)) for length in lengths]
-    assert work(tf.data.Dataset.zip(tuple(sides)).batch(2)).sources is None
-
-
 @pytest.mark.parametrize("extra", [(), (tf.range(4),)])
 def test_sparse_and_ragged_tensors_in_memory_are_counted_without_their_values(extra):
     ragged, sparse = tf.ragged.constant([[1], [1, 2], [], [3]]), tf.sparse.eye(4)
@@ -292,34 +248,11 @@ def test_sparse_and_ragged_tensors_in_memory_are_counted_without_their_values(ex
         assert (counted.images, counted.sources) == (4, None)
 
 
-def test_a_tally_survives_json():
-    found = work(photos().map(pixels).batch(8))
-    assert Delivered(**json.loads(json.dumps(asdict(found), allow_nan=False))) == found
-
-
-def test_adding_a_batch_does_not_read_the_pixels():
-    tally = Tally()
-    small, large = ((tf.zeros((32, s, s, 3)), tf.zeros(32, tf.int64)) for s in (4, 448))
-
-    def cost_ns(batch):
-        start = time.perf_counter_ns()
-        for _ in range(50):
-            tally.add(batch)
-        return time.perf_counter_ns() - start
-
-    assert luckiest(lambda: cost_ns(large) / cost_ns(small), 3) < 3
-
-
 PHOTOS = [np.zeros((3, 20 + i, 30), np.uint8) for i in range(8)]
 FILES = [f"{i}.jpg" for i in range(8)]
 BOXES = [{"boxes": np.zeros((i, 4))} for i in range(8)]
 TOKENS = [[5] * (3 + i) for i in range(8)]
 WAVES = [np.zeros(900 + 50 * i, np.float32) for i in range(8)]
-
-
-class Pair(NamedTuple):
-    first: object
-    second: object
 
 
 def of_objects(*values):
@@ -343,14 +276,11 @@ TELLING = {
     "images with lists of boxes": (np.zeros((8, 3, 20, 30)), BOXES),
     "texts and vectors": {"caption": ["a dog"] * 8, "vector": np.zeros((8, 5))},
     "bytes of files": ([b"\xff" * 999] * 8, np.zeros(8)),
-    "texts alone": FILES,
     "a mapping": UserDict(input_ids=np.zeros((8, 12), int), labels=np.zeros(8)),
     "a number for all": {"epoch": 3, "image": np.zeros((8, 3, 20, 30)), "label": np.zeros(8)},
-    "as PyTorch lists images and labels": [np.zeros((8, 3, 20, 30)), np.zeros(8)],
     "as PyTorch lists vectors and texts": [np.zeros((8, 5)), ["a dog"] * 8],
     "as PyTorch lists two views": [[np.zeros((8, 3, 20, 30))] * 2, np.zeros(8)],
     "as PyTorch lists the parts of a tuple": [np.zeros(8)] * 4,
-    "named tuple": Pair(np.zeros((8, 5)), np.zeros(8)),
     "array of arrays": of_objects(*WAVES),
     "ragged": (tf.ragged.constant(TOKENS), tf.zeros(8)),
     "sparse": tf.sparse.eye(8, 3),
@@ -362,13 +292,10 @@ UNTOLD = {
     "photos of one size": [np.zeros((20, 30, 3))] * 8,
     "photos of PIL": [Image.new("RGB", (30, 20 + i)) for i in range(8)],
     "photos of PIL with labels": ([Image.new("L", (30, 20))] * 8, list(range(8))),
-    "photos and targets": (tuple(PHOTOS), tuple(BOXES)),
     "pairs": [(np.zeros((20, 30, 3)), 1)] * 8,
     "dictionaries": [{"ids": np.zeros(12), "labels": np.zeros(12)}] * 8,
     "token lists": TOKENS,
-    "token lists of one length": [[5, 9, 2]] * 8,
     "token lists with labels": {"input_ids": [[1] * 128] * 8, "labels": [0] * 8},
-    "waveforms": WAVES,
     "all waves and all labels": (tuple(WAVES), (1,) * 8),
     "an object": object(),
 }
@@ -384,11 +311,7 @@ def test_a_batch_that_does_not_tell_how_many_it_holds_asks_for_the_loaders_batch
     with pytest.raises(ValueError, match="batch_size"):
         count_images(batch)
     holds_eight(batch, stated=8)
-
-
-@pytest.mark.parametrize("last", [(np.zeros((5, 4, 4, 3)), np.zeros(5)), [np.zeros((5, 9)), np.zeros(5)]])
-def test_a_smaller_last_batch_counts_as_what_it_is(last):
-    assert count_images(last, stated=8) == 5
+    assert count_images((np.zeros((5, 4, 4, 3)), np.zeros(5)), stated=8) == 5, "a smaller last batch tells"
 
 
 @pytest.mark.parametrize(("said", "size"), [(8, 8), (None, None), ("8", None), (0, None)])
@@ -413,11 +336,8 @@ def test_an_element_that_is_no_batch_is_still_refused(element, says):
 
 def test_an_image_without_a_label_is_noticed_with_its_colours_first_too():
     assert check_batched(np.zeros((3, 64, 64)))
-    assert not check_batched(np.zeros((32, 28, 28)))
-
-
-def test_three_grey_images_with_their_labels_are_a_batch():
-    assert not check_batched((np.zeros((3, 28, 28)), np.zeros(3)))
+    for batch in (np.zeros((32, 28, 28)), (np.zeros((3, 28, 28)), np.zeros(3))):
+        assert not check_batched(batch), "three labels say that three are images and no colours"
 
 
 class OnADevice:
@@ -429,31 +349,18 @@ class OnADevice:
         raise TypeError("can't convert cuda:0 device type tensor to numpy")
 
 
-class Labels(OnADevice):
-    shape, dtype = (4,), "torch.int64"
-
-
 @pytest.mark.parametrize(
-    "labels",
-    [
-        Labels(),
-        of_objects(np.zeros((3, 4)), np.zeros((1, 4)), np.zeros((2, 4)), np.zeros((0, 4))),
-        of_objects(1, None, 2, 3),
-    ],
-    ids=["on a device", "arrays", "None"],
+    "labels", [[np.zeros((3, 4)), np.zeros((1, 4)), np.zeros((2, 4)), 0], [1, None, 2, 3]], ids=["arrays", "None"]
 )
 def test_what_numpy_cannot_read_is_counted_without_its_values(labels):
-    for images in (OnADevice(), np.zeros((4, 3, 20, 30))):
-        tally = Tally()
-        assert tally.add((images, labels)) == 4
-        assert tally.work().identity == "counts and shapes only"
+    tally = Tally()
+    assert tally.add((OnADevice(), of_objects(*labels))) == 4
+    assert tally.work().identity == "counts and shapes only"
     assert sample((OnADevice(), labels)) is None
 
 
 @pytest.mark.parametrize("batch", [(), {}, None, [None]])
 def test_a_batch_without_a_tensor_is_refused(batch):
-    with pytest.raises(ValueError, match="no tensor"):
-        Tally().add(batch)
     with pytest.raises(ValueError, match="no tensor"):
         count_images(batch)
 
@@ -488,8 +395,8 @@ def test_the_share_of_padding_is_that_of_the_rows_that_were_filled_up():
     ("element", "drop", "images"),
     [
         ((np.zeros((8, 4, 4, 3)), np.zeros(8)), True, 4),
+        ({"boxes": np.zeros((8, 7, 4)), "images": np.zeros((8, 4, 4, 3))}, True, 4),
         ((np.zeros((8, 4, 4, 3)), np.zeros(8)), False, None),
-        (np.zeros((8, 5)), True, 4),
         (np.zeros(8), None, None),
     ],
 )
@@ -499,10 +406,3 @@ def test_a_dataset_states_its_images_as_they_are_counted(element, drop, images):
     assert stated_images(dataset.element_spec) == images
     if images:
         assert images == count_images(next(iter(dataset)))
-
-
-def test_boxes_that_stand_before_the_images_state_nothing():
-    batch = {"boxes": tf.zeros((40, 4)), "images": tf.zeros((4, 8, 8, 3)), "more": tf.data.Dataset.range(3)}
-    assert stated_images(tf.nest.map_structure(tf.type_spec_from_value, batch)) == count_images(batch) == 4
-    assert stated_images(()) is None
-    assert stated_images((tf.TensorSpec(None), tf.TensorSpec((2,)))) is None
