@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from assignments.grader import batch, downloads, names, pages
+from labcourse import variants
 from labkit.cli import app
 
 SETS = (roster.PS1, roster.PS2, roster.PS3)
@@ -144,64 +145,61 @@ def test_what_is_too_much_is_refused_before_anything_is_written(tmp_path, collec
     assert not (tmp_path / "out").exists()
 
 
-HEADS = {
-    "moodle": ["Identifier", "Full name", "Grade", "Last modified (grade)", "Feedback comments"],
-    "canvas": ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", PS3],
-}
-IDS = {"moodle": "Participant 77", "canvas": "77"}
+#: The head of what a platform imports, and a student's line in it.
+IMPORTS = {
+    "moodle": (["Identifier", "Full name", "Grade", "Last modified (grade)", "Feedback comments"],
+               ["Participant 77", "Ada L, Ph. D.", "32.5"]),
+    "canvas": (["Student", "ID", "SIS User ID", "SIS Login ID", "Section", PS3],
+               ["Ada L, Ph. D.", "77", "", "", "", "32.5"]),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize("platform", HEADS)
+@pytest.mark.parametrize("platform", IMPORTS)
 def test_grades_go_back_under_the_platforms_own_ids(tmp_path, platform):
     students = [names.Student("Ada-L", "Ada L, Ph. D.", "77", platform)]
+    said = "3.4: ValueError: '<img src=x onerror=alert(1)> <a href=//evil.test>a & b</a>'"
     rows = [
-        batch.Row("Ada-L", PS3, "x", "graded", {"3.1": 20, "3.2": 12.5}, "=1: fails"),
+        batch.Row("Ada-L", PS3, "x", "graded", {"3.1": 20, "3.2": 12.5}, said),
         batch.Row("err", PS3, "x", "error", {"3.1": 0}, "Grade it by hand."),
         batch.Row("Ada-L", roster.PS1, "x", "graded", {"1.1": 3}, ""),
+        batch.Row("Bob", PS3, "x", "graded", {"3.1": 7}),
     ]
     batch.write(rows, tmp_path / "grades.csv")
     text, left_out = names.export(tmp_path / "grades.csv", platform, PS3, students)
     head, *lines = csv.reader(io.StringIO(text))
-    assert head == HEADS[platform]
-    (line,) = [line for line in lines if "Points Possible" not in line[0]]
-    assert len(line) == len(head)
-    assert IDS[platform] in line
-    assert "32.5" in line
-    assert not any(cell.startswith("=") for cell in line)
-    assert [sentence.split(" is left out")[0] for sentence in left_out] == ["err"]
-    with pytest.raises(ValueError, match="the platform is 'classroom'; allowed: moodle, canvas"):
-        names.export(tmp_path / "grades.csv", "classroom", PS3, students)
-    with pytest.raises(ValueError, match="holds no grade of 'ps9'"):
-        names.export(tmp_path / "grades.csv", platform, "ps9", students)
+    line, _ = (line for line in lines if "Points Possible" not in line[0])
+    assert (head, line[: len(IMPORTS[platform][1])]) == IMPORTS[platform]
+    assert left_out == [
+        "err is left out: Grade it by hand.",
+        "not in names.csv, so the name of the folder is taken for the id: Bob",
+    ]
+    if platform == "moodle":  # words of students are no HTML in it, and it is told the zone of its time
+        assert line[3].endswith(" UTC")
+        assert "<" not in line[4]
+        assert html.unescape(line[4]) == said
+    for wrong, words in (("classroom", "'classroom'; allowed: moodle, canvas"), (platform, "holds no grade of 'ps9'")):
+        with pytest.raises(ValueError, match=words):
+            names.export(tmp_path / "grades.csv", wrong, "ps9", students)
 
 
 def test_the_verbs_collect_and_tell_who_is_who(tmp_path):
+    def call(*words):
+        return CliRunner().invoke(app, list(map(str, words)))
+
     pack(tmp_path / "x.zip", {f"lovelaceada_12345_67890_{PS3}.ipynb": "{}"})
-    done = CliRunner().invoke(app, ["assignments", "collect", str(tmp_path / "x.zip"), "--out", str(tmp_path / "out")])
-    assert done.exit_code == 0, done.output
-    assert "1 files, 1 new students" in done.output
-    (tmp_path / "ids.txt").write_text("alovelace\n\nghopper\n")
-    done = CliRunner().invoke(app, ["class", "names", str(tmp_path / "ids.txt"), "--course", "fall"])
-    head, *lines = done.output.splitlines()
+    done = call("assignments", "collect", tmp_path / "x.zip", "--out", tmp_path / "out")
+    assert (done.exit_code, done.output[:26]) == (0, "1 files, 1 new students: /")
+    ids = tmp_path / "ids.txt"
+    ids.write_text("alovelace\n\nghopper\n")
+    head, *lines = call("class", "names", ids, "--course", "fall").output.splitlines()
     assert head.split()[:2] == ["id", "pseudonym"]
-    from labcourse import variants
-
-    assert [line.split()[:2] for line in lines] == [
-        [student, variants.pseudonym(student, "fall")] for student in ("alovelace", "ghopper")
-    ]
-    drawn = [variants.of(student, problem="drills", course="fall").drills for student in ("alovelace", "ghopper")]
-    assert [line.split()[-len(drawn[0]) :] for line in lines] == [", ".join(map(str, some)).split() for some in drawn]
-
-
-@pytest.mark.parametrize(
-    ("text", "encoding", "line"),
-    [("alovelace\nmüller\n", "cp1252", 2), ("ada\n", "utf-16", 1), ("\ufeffada\nal\n\udcff\n", "utf-8", 3)],
-)
-def test_a_list_of_ids_in_another_encoding_is_named(tmp_path, text, encoding, line):
-    (tmp_path / "ids.txt").write_bytes(text.encode(encoding, "surrogateescape"))
-    done = CliRunner().invoke(app, ["class", "names", str(tmp_path / "ids.txt")])
-    assert done.exit_code == 1
-    assert done.output == f"labkit: {tmp_path / 'ids.txt'} is not UTF-8 (line {line}); save it as UTF-8\n"
+    for line, student in zip(lines, ("alovelace", "ghopper"), strict=True):
+        drawn = ", ".join(map(str, variants.of(student, problem="drills", course="fall").drills)).split()
+        assert line.split()[:2] == [student, variants.pseudonym(student, "fall")]
+        assert line.split()[-len(drawn) :] == drawn
+    ids.write_bytes("alovelace\nmüller\n".encode("cp1252"))
+    done = call("class", "names", ids)
+    assert (done.exit_code, done.output) == (1, f"labkit: {ids} is not UTF-8 (line 2); save it as UTF-8\n")
 
 
 def test_git_ignores_students_work_and_grades(root):
@@ -343,7 +341,7 @@ def test_no_table_holds_a_formula_and_numbers_stay_numbers(tmp_path, text):
     (line,) = csv.DictReader(io.StringIO(batch.table(rows)))
     assert line["total"] == line["3.1"] == "-2.5"
     batch.write(rows, tmp_path / "grades.csv")
-    for platform in HEADS:
+    for platform in IMPORTS:
         exported, _ = names.export(tmp_path / "grades.csv", platform, PS3, [names.Student("ada", text, text, platform)])
         assert "-2.5" in exported
         cells = [*line.values(), *(cell for line in csv.reader(io.StringIO(exported)) for cell in line)]
@@ -436,15 +434,6 @@ def test_a_file_that_tells_no_set_is_of_the_student_whose_other_file_does(collec
     assert sorted(s.numbers for s in found) == [f"{PS3}=10", f"{PS3}=9"]
 
 
-def test_moodle_is_told_the_zone_of_its_time_and_words_of_students_are_no_html_in_it(tmp_path):
-    sentence = "3.4: ValueError: '<img src=x onerror=alert(1)> <a href=//evil.test>a & b</a>'"
-    batch.write([batch.Row("Ada", PS3, "x", "graded", {"1": 7}, sentence)], tmp_path / "grades.csv")
-    (line,) = csv.DictReader(io.StringIO(names.export(tmp_path / "grades.csv", "moodle", PS3, [])[0]))
-    assert line["Last modified (grade)"].endswith(" UTC")
-    assert "<" not in line["Feedback comments"]
-    assert html.unescape(line["Feedback comments"]) == sentence
-
-
 @pytest.mark.parametrize("end", ["\r\n", "\r", "\n"])
 @pytest.mark.parametrize("sign", [",", ";", "\t"])
 def test_a_list_of_names_that_a_spreadsheet_saved_is_the_same_list(tmp_path, collect, sign, end):
@@ -478,11 +467,3 @@ def test_a_list_of_names_that_cannot_be_read_is_refused_before_it_is_overwritten
         collect({f"Ada/{PS3}.ipynb": "{}"})
     assert (tmp_path / "out" / "names.csv").read_bytes() == data
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["names.csv"]
-
-
-def test_who_is_in_no_list_of_names_is_named_when_grades_are_exported(tmp_path):
-    students = [names.Student("Ada", "Ada", "77", "moodle")]
-    batch.write([batch.Row(s, PS3, "x", "graded", {"1": 7}) for s in ("Ada", "Bob", "Cy")], tmp_path / "grades.csv")
-    text, notes = names.export(tmp_path / "grades.csv", "canvas", PS3, students)
-    assert notes == ["not in names.csv, so the name of the folder is taken for the id: Bob, Cy"]
-    assert len(text.splitlines()) == 5

@@ -149,7 +149,6 @@ def _id(cell: Any) -> str:
     return cell.metadata.get("nbgrader", {}).get("grade_id", "")
 
 
-_HIDDEN = "### BEGIN HIDDEN TESTS"
 _FAILED = "a hidden test does not hold"
 #: How a process ends, when, and in which cell or function, are words, too.
 _ENDED = (
@@ -168,47 +167,31 @@ def _test(source: str, student: StudentProcess, hidden: bool) -> str | None:
     used = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
     made = {node.id for node in used if not isinstance(node.ctx, ast.Load)}
     names: dict[str, Any] = {}
-    of_hidden = False
     try:
         names = student.names(sorted({node.id for node in used} - made - set(dir(builtins))))
-        space = {"__name__": "test", **names}
         with _limited(student):
-            for part, of_hidden in _parts(tree, source):  # noqa: B007 - the error tells where it comes from
-                exec(compile(part, "<test>", "exec"), space)
+            exec(compile(tree, "<test>", "exec"), {"__name__": "test", **names})
     except Stopped:
         raise
     except _GaveUp:
         return f"{_GAVE_UP}: to compare it takes more than {student.limits.judging_s:g} s"
     except Exception as error:
         by_student = getattr(error, "by_student", False)
+        # A variable may still be what students were given. The stub raises without words, libraries do not.
+        is_open = any(value is None for value in names.values())
+        if isinstance(error, AssertionError) and not by_student and (hidden or not is_open):
+            return str(error).splitlines()[0] if str(error) else "a test does not hold"
         if hidden:
-            own = of_hidden and isinstance(error, AssertionError) and not by_student
-            return _first_line(error) if own else _FAILED
+            return _FAILED
         if isinstance(error, DidNotEnd):
             return str(error)
-        # A variable may still be what students were given. The stub raises without words, libraries do not.
-        stub = isinstance(error, NotImplementedError) and not str(error)
-        if stub or any(value is None for value in names.values()):
+        if is_open or (isinstance(error, NotImplementedError) and not str(error)):
             return "not answered"
-        if isinstance(error, AssertionError) and not by_student:
-            return _first_line(error)
         if isinstance(error, NameError) and not by_student:
             return str(error)
         words = str(error)[:300]  # of a student in quotes: it may read like words of the grader
         return _words([type(error).__name__, repr(words) if words and by_student else words])
     return None
-
-
-def _first_line(error: AssertionError) -> str:
-    return str(error).splitlines()[0] if str(error) else "a test does not hold"
-
-
-def _parts(tree: ast.Module, source: str) -> list[tuple[ast.Module, bool]]:
-    """Return the statements of a test that students see, and the rest, each with whether it is hidden."""
-    begin = next((i for i, line in enumerate(source.splitlines(), 1) if _HIDDEN in line), None)
-    seen = [node for node in tree.body if begin is None or node.end_lineno < begin]
-    parts = [(seen, False), (tree.body[len(seen) :], True)]
-    return [(ast.Module(body, []), hidden) for body, hidden in parts if body]
 
 
 class _GaveUp(BaseException):
