@@ -108,7 +108,7 @@ def test_students_are_told_beforehand_what_a_submission_may_use(root):
     limits = (
         f"{plain.cpu_s} s of processor time, {plain.memory_mb >> 10} GB of memory and {plain.whole_s / 60:g} minutes"
     )
-    larger_limits = f"{more.cpu_s} s, {more.resident >> 10} GB of memory and {more.whole_s / 60:g} minutes"
+    larger_limits = f"{more.cpu_s} s, {more.resident_mb >> 10} GB of memory and {more.whole_s / 60:g} minutes"
     assert limits in guide
     assert larger_limits in guide
     assert f"after {plain.wall_s / 2:g} s of waiting (with TensorFlow {more.wall_s / 2:g} s)" in guide

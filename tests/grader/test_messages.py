@@ -10,7 +10,6 @@ import json
 from decimal import Decimal
 from fractions import Fraction
 
-import nbformat
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from assignments.grader import messages
-from assignments.grader.evaluation import evaluate
 from assignments.grader.messages import Array, Many, Text
 
 
@@ -28,7 +26,7 @@ def back(value):
 
 
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),
     lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | st.integers(), inner),
     max_leaves=20,
 )
@@ -74,24 +72,6 @@ def test_forged_replies_are_refused_or_plain(value):
         messages.unpack(messages.read(json.dumps({"value": value}).encode()).value)
 
 
-@pytest.mark.sample(4)
-@pytest.mark.parametrize(
-    "forged",
-    ["[]", "7", "{}", '{"breach": []}', '{"id": "0", "value": 1}', '{"cell": 0, "error": 5}', "not json", "[" * 5000],
-)
-@pytest.mark.parametrize("framed", [True, False])
-def test_a_student_who_writes_into_the_pipe_gains_nothing(forged, framed):
-    frame = len(forged).to_bytes(4, "big") if framed else b""
-    each = f"try: os.write(n, {frame!r} + {forged!r}.encode())\n    except OSError: pass"
-    write = f"import os\nfor n in range(3, 20):\n    {each}"
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(write), nbformat.v4.new_code_cell("x = 1")])
-    test = nbformat.v4.new_code_cell("assert f(1) == 3")
-    test.metadata["nbgrader"] = {"grade": True, "solution": False, "grade_id": "t"}
-    notebook.cells.append(test)
-    judged = evaluate(notebook, [], trust=True)
-    assert judged.failures["t"]
-
-
 class Stall(str, enum.Enum):
     FETCH = "fetch"
 
@@ -114,6 +94,7 @@ def test_numbers_words_and_sets_of_other_kinds_are_data(value, arrived):
 def test_what_is_no_data_is_named_in_pythons_own_words():
     with pytest.raises(TypeError, match="'object' and 'int'"):
         back(object()) - 1
+    assert repr(back(2**63)) == "<a whole number of over 64 bits>"
     assert repr(back(np.zeros((10**12, 0)))) == "<an array of the shape (1000000000000, 0)>"
     assert repr(back({f"{n}" for n in range(1001)})) == "<a set or dict of more than 1,000 entries>"
     assert (
@@ -121,18 +102,12 @@ def test_what_is_no_data_is_named_in_pythons_own_words():
     )
 
 
-#: Tuples of one hash: Python gives -1 and -2 the same.
-ALIKE = [Many("tuple", [-1 - (n >> bit & 1) for bit in range(10)]) for n in range(1000)]
-LONG = [Text("int", str((2**61 - 1) * n)) for n in range(1000)]
 BUSY = {
     "an array without bytes": Array("d", [10**12, 0], b""),
     "one of two kinds of rows": Array("d", [0, 10**6, 10**6], b""),
     "rows of many arrays": Many("list", [Array("?", [10_000, 0], b"")] * 51),
     "numbers of many arrays": Many("list", [Array("?", [100_000], bytes(100_000))] * 6),
-    "long whole numbers": Many("list", [Many("set", LONG)] * 2),
-    "tuples": Many("list", ALIKE),
-    "keys": Many("dict", [part for key in ALIKE for part in (key, None)]),
-    "nested": functools.reduce(lambda inner, _: Many("list", [inner]), range(100), 1),
+    "nested": functools.reduce(lambda inner, _: Many("list", [inner]), range(5000), 1),
     "no number": Text("float", "many"),
     "a shape that lies": Array("d", [3], b"12345678"),
     "a key without a value": Many("dict", [1]),
@@ -146,17 +121,10 @@ def test_what_would_keep_the_grader_busy_or_lies_is_no_reply(way):
         messages.unpack(BUSY[way])
 
 
-def test_values_that_only_look_alike_are_let_through():
-    pairs = [(sign, n) for n in range(3000) for sign in (-1, -2)]
-    assert back(pairs) == pairs
-
-
-@pytest.mark.parametrize(
-    "data", [b'{"value":[]}', b"[" + b"[]," * 300_000 + b"0]", b'{"ended":"and won"}', b'{"id":0}']
-)
-def test_a_message_of_another_form_or_of_many_entries_is_not_read_at_all(data):
-    with pytest.raises(ValueError, match=r"more than 600,000 brackets|not in the format of messages"):
-        messages.read(data)
+def test_a_message_of_another_form_or_of_many_entries_is_not_read_at_all():
+    for data in (b'{"value":[]}', b"[" + b"[]," * 300_000 + b"0]", b'{"ended":"and won"}', b'{"id":0}'):
+        with pytest.raises(ValueError, match=r"more than 600,000 brackets|not in the format of messages"):
+            messages.read(data)
     assert repr(back([[(n, n)] for n in range(90_000)])) == "<an answer of too many entries>"
 
 

@@ -75,10 +75,9 @@ class Tags(html.parser.HTMLParser):
         self.found.append((tag, dict(attributes)))
 
 
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_of_markdown_only_words_and_safe_links_are_left(attack):
-    for text in (ATTACKS[attack], pages.as_code(ATTACKS[attack])):
-        for tag, attributes in Tags(pages.harmless(text)).found:
+def test_of_markdown_only_words_and_safe_links_are_left():
+    for attack in ATTACKS.values():
+        for tag, attributes in [tag for t in (attack, pages.as_code(attack)) for tag in Tags(pages.harmless(t)).found]:
             assert tag in pages.TAGS
             assert set(attributes) <= {"href"}
             assert attributes.get("href", "#").startswith(("#", "http://", "https://", "mailto:"))
@@ -90,16 +89,13 @@ def test_what_markdown_is_for_is_still_there():
         assert part in made, part
     assert "$a&lt;b$" in made
     assert "&lt;img" in pages.harmless("<img src=x>")
+    text = "````\n<b>\n```"
+    assert pages.as_code(text) == f"`````text\n{text}\n`````"
 
 
 def test_no_cell_keeps_the_others_from_being_shown():
-    for text in ("![x](attachment:x.svg)", "[" * 100_000, "> " * 50_000, "<b>" * 30_000):
+    for text in ("![x](attachment:x.svg)", "[" * 20_001, "> " * 10_001, "<b>" * 7_000):
         assert pages.harmless(text)
-
-
-def test_a_raw_cell_is_shown_as_code_whatever_is_in_it():
-    text = "````\n<b>\n```"
-    assert pages.as_code(text) == f"`````text\n{text}\n`````"
 
 
 @pytest.fixture(scope="module")

@@ -99,3 +99,9 @@ def _check(path: Path, cells: list[Any], points: float) -> None:
 def exercise(grade_id: str) -> str:
     """Return the number of the exercise that a test cell belongs to: ``"1.2"`` for ``exercise_1_2_test_1``."""
     return grade_id.split("_test_")[0].removeprefix("exercise_").replace("_", ".")
+
+
+def graded_cells(notebook: Any) -> dict[str, Any]:
+    """Return the test cells of a set, by the id of their mark."""
+    marks = ((cell, cell.metadata.get("nbgrader", {})) for cell in notebook.cells)
+    return {mark["grade_id"]: cell for cell, mark in marks if mark.get("grade")}

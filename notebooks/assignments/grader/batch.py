@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,9 +20,9 @@ from typing import Any
 import psutil
 
 from assignments.grader import box
-from assignments.grader.authoring import POINTS, exercise
+from assignments.grader.authoring import POINTS, exercise, graded_cells
 from assignments.grader.course import Course
-from assignments.grader.downloads import flat, number_of
+from assignments.grader.downloads import number_of, whose
 from assignments.grader.evaluation import Evaluation, evaluate
 from assignments.grader.pages import as_csv, one_line
 from assignments.grader.precheck import Checked, precheck, set_of, unanswered
@@ -36,6 +36,7 @@ TRUSTED = (
     "WARNING: students' code runs as you, without bubblewrap. Time and memory are limited, nothing else is protected: "
     "neither your files and accounts nor the hidden tests"
 )
+_AGAIN = "this is no zero, grade it again"
 #: Files of one student for one set: each is read to find the one that is graded.
 MOST_NOTEBOOKS = 50
 #: What a student may be called: the name of a folder, on every system.
@@ -81,7 +82,7 @@ class Submission:
     ----------
     student, set_name : str
         A name that tells no set stands under the set ``""``.
-    notebooks, others : list of Path
+    found : list of Path
         Files, and links, which are not followed.
     trouble : str
         Why a folder of it could not be read; empty if all could.
@@ -89,21 +90,28 @@ class Submission:
 
     student: str
     set_name: str
-    notebooks: list[Path] = field(default_factory=list)
-    others: list[Path] = field(default_factory=list)
+    found: list[Path] = field(default_factory=list)
     trouble: str = ""
 
-    def add(self, path: Path) -> None:
-        """Add a file or a link."""
-        (self.notebooks if path.suffix.lower() == ".ipynb" else self.others).append(path)
+    @property
+    def notebooks(self) -> list[Path]:
+        """What came last of its notebooks."""
+        every = [path for path in self.found if is_notebook(path)]
+        newest = max(map(number_of, every), default=0)
+        return sorted(path for path in every if number_of(path) == newest)
 
     @property
     def files(self) -> list[Path]:
         """The notebooks; if there are none, whatever else there is."""
-        return sorted(self.notebooks or self.others)
+        return self.notebooks or sorted(self.found)
 
 
-def collect(folder: Path, sets: tuple[str, ...], set_of: Callable[[Path], str] = lambda _: "") -> list[Submission]:
+def is_notebook(path: Path) -> bool:
+    """Tell if a file is named like a notebook."""
+    return path.suffix.lower() == ".ipynb"
+
+
+def collect(folder: Path, sets: Iterable[str], set_of: Callable[[Path], str] = lambda _: "") -> list[Submission]:
     """Return every submission in a folder, in the order of students and sets.
 
     An empty folder of a set is a submission without files. `set_of` returns the set of a notebook whose name has none.
@@ -118,67 +126,44 @@ def collect(folder: Path, sets: tuple[str, ...], set_of: Callable[[Path], str] =
     if not folder.is_dir():
         raise ValueError(f"{folder} is no folder; allowed: a folder of {layouts}")
     found: dict[tuple[str, str], Submission] = {}
-
-    def of(student: str, name: str) -> Submission:
-        return found.setdefault((student, name), Submission(student, name))
-
-    def add(student: str, name: str, path: Path) -> None:
-        of(student, name or (set_of(path) if path.suffix.lower() == ".ipynb" else "")).add(path)
-
-    sets = tuple(sorted(sets, key=len, reverse=True))  # ps10 is not ps1
-    entries = sorted(folder.iterdir())
-    around = [e for e in entries if e.name in sets and e.is_dir() and not e.is_symlink()]  # <set>/<student>
-    inside = [entry for place in around for entry in sorted(place.iterdir())]
-    for entry in (e for e in [*entries, *inside] if e not in around):
-        if _skipped(entry.name):
+    sets = sorted(sets, key=len, reverse=True)  # ps10 is not ps1
+    for parts, trouble in _leaves(folder):
+        path, (student, name, _) = folder.joinpath(*parts), whose(parts, sets)
+        if not student or (len(parts) == 1 and not (name or is_notebook(path) or path.is_symlink())):
             continue
-        if entry.is_dir() and not entry.is_symlink():
-            rest = of(entry.name, "")
-            for path, kind in _walk(entry):
-                parts = path.relative_to(folder if entry in inside else entry).parts
-                name = next((s for part in parts for s in sets if s in part), "")
-                if kind == "file":
-                    add(entry.name, name, path)
-                elif kind != "folder":
-                    of(entry.name, name).trouble = kind
-                elif name and len(parts) == 1:
-                    of(entry.name, name)
-            if any(student == entry.name and name for student, name in found) and not (rest.notebooks or rest.trouble):
-                del found[entry.name, ""]
-        elif entry.is_symlink() or entry.is_file():
-            student, name = flat(entry.name, sets)
-            if name or entry.is_symlink() or entry.suffix.lower() == ".ipynb":
-                add(student, name, entry)
+        name = name or (set_of(path) if parts[-1] and is_notebook(path) else "")
+        submission = found.setdefault((student, name), Submission(student, name))
+        submission.found += [path] if parts[-1] else []
+        submission.trouble = submission.trouble or trouble
     if not found:
         raise ValueError(f"{folder} holds no submissions; allowed: {layouts}")
-    for submission in found.values():
-        newest = max(map(number_of, submission.notebooks), default=0)
-        submission.notebooks = [path for path in submission.notebooks if number_of(path) == newest]
-    return [submission for _, submission in sorted(found.items())]
+    known = {s.student for s in found.values() if s.set_name}  # what they have in folders of no set is no submission
+    given = (s for s in found.values() if s.set_name or s.found or s.trouble or s.student not in known)
+    return sorted(given, key=lambda s: (s.student, s.set_name))
 
 
-def _skipped(name: str) -> bool:
-    return name.startswith(".") or name == "__MACOSX"
+def _leaves(folder: Path) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the path of each file in a folder, links included, of each empty folder, and of what cannot be read: why.
 
-
-def _walk(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield what is below a folder: ``file``, links included, ``folder``, or why a folder cannot be read."""
-    waiting = [folder]
+    The path of a folder ends with an empty name. Folders may lie deeper than Python calls functions.
+    """
+    waiting: list[tuple[str, ...]] = [()]
     while waiting:
-        here = waiting.pop()
+        here, empty = waiting.pop(), True
         try:
-            with os.scandir(here) as entries:
+            with os.scandir(folder.joinpath(*here)) as entries:
                 for entry in entries:
-                    if _skipped(entry.name):
+                    if entry.name.startswith(".") or entry.name == "__MACOSX":
                         continue
-                    path = here / entry.name
+                    empty = False
                     if entry.is_dir(follow_symlinks=False):
-                        waiting.append(path)
-                        yield path, "folder"
-                    elif entry.is_symlink() or entry.is_file(follow_symlinks=False):
-                        yield path, "file"
+                        waiting.append((*here, entry.name))
+                    else:
+                        yield (*here, entry.name), ""
+            if empty and here:
+                yield (*here, ""), ""
         except OSError as error:
-            yield here, str(error.strerror)
+            yield (*here, ""), str(error.strerror)
 
 
 def grade(
@@ -219,7 +204,7 @@ def grade(
         box.require()
     folder = Path(folder).resolve()
     sources = course.notebooks()
-    submissions = collect(folder, tuple(course.files), lambda path: set_of(path, sources))
+    submissions = collect(folder, course.files, lambda path: set_of(path, sources))
     forbidden, api = course.forbidden(folder), course.api()
     rows = []
     workers = _affordable(workers, limits or Limits(), trust, report)
@@ -233,27 +218,21 @@ def grade(
             return row, checked, checked.notebook and evaluate(checked.notebook, forbidden, limits, trust)
         except Exception as error:  # a fault of the grader or of its machine, never of the batch
             row.status = "error"
-            words = f"The grader failed ({type(error).__name__}: {error}): this is no zero, grade it again."
-            row.sentence = one_line(words, 500)
+            row.sentence = one_line(f"The grader failed ({type(error).__name__}: {error}): {_AGAIN}.", 500)
             return row, Checked(), None
 
     def add(row: Row, checked: Checked, evaluation: Evaluation | None) -> None:
-        if evaluation is not None:
-            _enter(row, checked, evaluation, course, api)
-        elif row.status in ("unreadable", "wrong set"):
-            try:
+        if row.set_name in sources:
+            row.scores = dict.fromkeys(map(exercise, graded_cells(sources[row.set_name])), 0.0)
+        try:
+            if evaluation is not None:
+                _enter(row, checked, evaluation, course, api)
+            elif row.status in ("unreadable", "wrong set"):  # its earlier grade is none any more
                 course.forget(api, row.student, row.set_name)
-            except Exception as error:
-                row.status = "error"
-                row.sentence = _sentence([row.sentence, f"its earlier grade is still in the gradebook ({error})"])
-        points = "not graded"
-        if row.status != "error":
-            cells = sources[row.set_name].cells if row.set_name in sources else []
-            marks = (cell.metadata.get("nbgrader", {}) for cell in cells)
-            for number in sorted({exercise(mark["grade_id"]) for mark in marks if mark.get("grade")}):
-                row.scores.setdefault(number, 0.0)
-            points = f"{row.total:g}"
+        except Exception as error:
+            row.status, row.sentence = "error", _sentence([f"nbgrader failed ({error}): {_AGAIN}", row.sentence])
         rows.append(row)
+        points = "not graded" if row.status == "error" else f"{row.total:g}"
         report(f"{row.student} {row.set_name}: {points} ({row.status})")
 
     again = []
@@ -274,7 +253,7 @@ def _affordable(workers: int, limits: Limits, trust: bool, report: Callable[[str
 
     Whatever its set asks for, each may import TensorFlow.
     """
-    one = limits.with_tensorflow().resident << 20
+    one = limits.with_tensorflow().resident_mb << 20
     one += 0 if trust else box.DISK
     free = psutil.virtual_memory().available
     fewer = max(1, min(workers, free // one))
@@ -299,15 +278,12 @@ def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Che
         (submission.set_name not in sources, "wrong set",
          "its name, its folder and its exercises tell no set; there are: " + ", ".join(sources)),
     ]  # fmt: skip
-    for holds, status, reason in refused:
-        if holds:
-            return Checked(None, status, [reason])
-    chosen, source = files[0], sources[submission.set_name]
-    if len(files) > 1:
-        # The one with the fewest answers missing; of equal ones that which is named like the set.
-        named = (submission.set_name, f"{student}_{submission.set_name}")
-        looked_at = sorted(files, key=lambda f: f.stem not in named)[:MOST_NOTEBOOKS]
-        chosen = min(looked_at, key=lambda f: unanswered(f, source))
+    if found := next(((status, [reason]) for holds, status, reason in refused if holds), None):
+        return Checked(None, *found)
+    # The one with the fewest answers missing; of equal ones that which is named like the set.
+    named = (submission.set_name, f"{student}_{submission.set_name}")
+    looked_at = sorted(files, key=lambda f: f.stem not in named)[:MOST_NOTEBOOKS]
+    chosen = min(looked_at, key=lambda f: unanswered(f, sources[submission.set_name]))
     checked = precheck(chosen, sources, submission.set_name)
     if len(files) > 1:
         some = "" if len(looked_at) == len(files) else f"the first {MOST_NOTEBOOKS} of "
@@ -319,31 +295,17 @@ def _check(submission: Submission, student: str, sources: dict[str, Any]) -> Che
 
 def _enter(row: Row, checked: Checked, evaluation: Evaluation, course: Course, api: Any) -> None:
     """Fill a row from what was evaluated, and have nbgrader write the same down."""
-    parts = list(checked.notes)
-    for mark in (cell.metadata.get("nbgrader", {}) for cell in checked.notebook.cells):
-        if not mark.get("grade"):
-            continue
-        number, failed = exercise(mark["grade_id"]), evaluation.failures.get(mark["grade_id"], "was not run")
-        row.scores[number] = row.scores.get(number, 0.0) + (0.0 if failed else float(mark["points"]))
-        if failed and not evaluation.stopped and f"{number}: {failed}" not in parts:
-            parts.append(f"{number}: {failed}")
-    if evaluation.stopped:
-        parts.insert(0, f"zero: the code {evaluation.stopped}")
-        row.private_reason = evaluation.private_reason and _sentence([f"the code {evaluation.private_reason}"])
     row.status = "stopped" if evaluation.stopped else "repaired" if checked.notes else "graded"
-    try:
-        entered = course.record(api, row.student, row.set_name, checked.notebook, evaluation)
-        total = sum(points for points, _ in entered.values())
-        if abs(total - row.total) > 1e-9:
-            row.status = "error"
-            parts.insert(0, f"nbgrader's gradebook has {total:g} points for its tests: grade it by hand")
-        for grade_id, (points, counts) in entered.items():
-            if points != counts:
-                row.scores[exercise(grade_id)] += counts - points
-                parts.append(f"{exercise(grade_id)}: {counts:g} points for a test by hand, and not {points:g}")
-    except Exception as error:
-        row.status = "error"
-        parts.insert(0, f"nbgrader did not take it ({error})")
+    failed = (f"{exercise(test)}: {words}" for test, words in evaluation.failures.items() if words)
+    parts = [*checked.notes, *dict.fromkeys(failed)]
+    if evaluation.stopped:
+        parts = [f"zero: the code {evaluation.stopped}", *checked.notes]
+        row.private_reason = evaluation.private_reason and _sentence([f"the code {evaluation.private_reason}"])
+    row.sentence = _sentence(parts)
+    for test, (points, counts) in course.record(api, row.student, row.set_name, checked.notebook, evaluation).items():
+        row.scores[exercise(test)] += counts
+        if points != counts:
+            parts.append(f"{exercise(test)}: {counts:g} points for a test by hand, and not {points:g}")
     row.sentence = _sentence(parts)
 
 

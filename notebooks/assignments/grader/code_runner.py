@@ -12,7 +12,7 @@ import asyncio
 import builtins
 import contextlib
 import errno
-import functools
+import importlib.util
 import inspect
 import io
 import linecache
@@ -20,7 +20,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.synchronize import SemLock
@@ -36,11 +36,7 @@ from labkit.common.processes import die_with_parent
 #: The number of cores that a student's code sees.
 _CORES = 8
 _NO_NETWORK = "there is no network while a notebook is graded"
-_NO_PROCESS = "no other process can be started while a notebook is graded"
-_NO_LOCK = (
-    "locks, queues and pools of multiprocessing, its ThreadPool among them, are refused while it is graded; "
-    "threading, queue and ThreadPoolExecutor work"
-)
+_NO_PROCESS = "no other process, nor what multiprocessing shares with one, can be started while a notebook is graded"
 #: The wall holds against both; Python's own events give a student words that say so, in a box and without.
 _REFUSED = {
     _NO_NETWORK: "socket.connect socket.getaddrinfo socket.gethostbyname socket.gethostbyaddr socket.sendto",
@@ -72,14 +68,12 @@ def main(pipe: int) -> None:
     send(encode(Reply()))
     # A pipeline that asks for the number of cores is as wide on every machine that grades.
     os.cpu_count, os.sched_getaffinity = lambda: _CORES, lambda _: set(range(_CORES))
-    BaseProcess.start = _posixsubprocess.fork_exec = _refuse(_NO_PROCESS)
-    SemLock.__init__ = _refuse(_NO_LOCK)
+    BaseProcess.start = SemLock.__init__ = _posixsubprocess.fork_exec = _start_no_process
 
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     names = module.__dict__
     names["display"] = lambda *_, **__: None
-    names["__not_installed__"] = functools.partial(_leave_out, names)
     while True:
         try:
             request = messages.read(connection.recv_bytes(), Request)
@@ -91,11 +85,8 @@ def main(pipe: int) -> None:
             out_of_memory()
 
 
-def _refuse(why: str) -> Callable[..., None]:
-    def refuse(*_: Any, **__: Any) -> None:
-        raise PermissionError(why)
-
-    return refuse
+def _start_no_process(*_: Any, **__: Any) -> None:
+    raise PermissionError(_NO_PROCESS)
 
 
 def _refuse_events() -> None:
@@ -141,16 +132,12 @@ def _answer(request: Request, names: dict[str, Any]) -> Reply:
 def _run_cell(request: Request, names: dict[str, Any]) -> None:
     """Run a cell as a notebook would: its text can be looked up (AutoGraph needs it), it may await."""
     source, place = request.source, f"<cell {request.number}>"
-    names["get_ipython"] = shell = lambda: _Commands(names)
-    if "get_ipython" in source:  # editors import it where a cell has a command; IPython's own finds no shell here
-        import IPython
-
-        IPython.get_ipython = shell
+    names["get_ipython"] = lambda: _Commands(names)
     try:
-        code = _compiled(source, place)
+        code = _compiled(source, place, names)
     except SyntaxError:
         source = _python(source)
-        code = _compiled(source, place)
+        code = _compiled(source, place, names)
     linecache.cache[place] = (len(source), None, source.splitlines(True), place)
     if code.co_flags & inspect.CO_COROUTINE:
         asyncio.run(eval(code, names))
@@ -202,33 +189,31 @@ def _call(request: Request, names: dict[str, Any]) -> messages.Value:
 _REQUESTS = {"cell": _run_cell, "names": _find, "get": _call, "call": _call, "inspect": _call}
 
 
-def _compiled(source: str, place: str) -> types.CodeType:
-    """Compile a cell: what it imports comes one by one, and what is not installed is left out."""
+def _compiled(source: str, place: str, names: dict[str, Any]) -> types.CodeType:
+    """Compile a cell; what it imports that is not installed is left out."""
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     try:
         tree = compile(source, place, "exec", flags=flags | ast.PyCF_ONLY_AST, dont_inherit=True)
-        if any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in tree.body):
-            tree.body = [part for node in tree.body for part in _one_by_one(node)]
-            with contextlib.suppress(RecursionError):  # Python reads a text deeper than a tree
-                return compile(tree, place, "exec", flags=flags, dont_inherit=True)
-        return compile(source, place, "exec", flags=flags, dont_inherit=True)
+        if _leave_out(tree, names):
+            return compile(tree, place, "exec", flags=flags, dont_inherit=True)
+        return compile(source, place, "exec", flags=flags, dont_inherit=True)  # a text may be deeper than a tree
     except (MemoryError, RecursionError):  # so Python's parser says that its own stack is full
         raise SyntaxError("nested too deep for Python") from None
 
 
-def _one_by_one(node: ast.stmt) -> list[ast.stmt]:
-    """Return a statement as it is, or an import as one statement for each module, none of which ends the cell."""
-    if not isinstance(node, (ast.Import, ast.ImportFrom)) or getattr(node, "module", "") == "__future__":
-        return [node]
-    made = []
-    for part in [node] if isinstance(node, ast.ImportFrom) else [ast.Import([alias]) for alias in node.names]:
-        bound = [(alias.asname or alias.name).split(".")[0] for alias in part.names]
-        (whole,) = ast.parse(f"try: pass\nexcept ModuleNotFoundError: __not_installed__({bound})").body
-        whole.body = [part]
-        for inner in ast.walk(whole):
-            ast.copy_location(inner, node)
-        made.append(whole)
-    return made
+def _leave_out(tree: ast.Module, names: dict[str, Any]) -> bool:
+    """Take imports of packages that are not there out of a cell, so that only what uses them fails; tell if any was."""
+    found = False
+    for node in (node for node in tree.body if isinstance(node, (ast.Import, ast.ImportFrom))):
+        for alias in list(node.names):
+            package = (getattr(node, "module", None) or alias.name).split(".")[0]
+            if package not in sys.modules and importlib.util.find_spec(package) is None:
+                found, words = True, f"{package} is not installed where this is graded"
+                print(words)
+                names[(alias.asname or alias.name).split(".")[0]] = _NotInstalled(words)
+                node.names.remove(alias)
+    tree.body = [node for node in tree.body if getattr(node, "names", True)]
+    return found
 
 
 class _NotInstalled:
@@ -244,15 +229,6 @@ class _NotInstalled:
     def __call__(self, *_: Any, **__: Any) -> Any:
         """Raise what the import did."""
         raise ModuleNotFoundError(self._words)
-
-
-def _leave_out(names: dict[str, Any], bound: list[str]) -> None:
-    """Note that an import found no module; a name that meant something before goes on to do so."""
-    error = sys.exc_info()[1]
-    words = f"{error.name} is not installed where this is graded" if error.name else str(error)
-    print(words)
-    for name in bound:
-        names.setdefault(name, _NotInstalled(words))
 
 
 def _python(source: str) -> str:
@@ -271,12 +247,12 @@ class _Commands:
     def run_line_magic(self, name: str, line: str, *_: Any, **__: Any) -> None:
         """Run what stands behind ``%time``."""
         if name == "time":
-            exec(_compiled(line, "<%time>"), self._names)
+            exec(_compiled(line, "<%time>", self._names), self._names)
 
     def run_cell_magic(self, name: str, line: str, cell: str) -> None:
         """Run what stands below ``%%time`` or ``%%capture``; write what stands below ``%%writefile``."""
         if name in ("time", "capture"):
-            exec(_compiled(_python(cell), f"<%%{name}>"), self._names)
+            exec(_compiled(_python(cell), f"<%%{name}>", self._names), self._names)
         elif name in ("writefile", "file"):
             Path(line.split()[-1]).write_text(cell, encoding="utf-8")
             sys.path[:0] = [] if "" in sys.path else [""]  # a module that was written can be imported

@@ -175,9 +175,7 @@ def _whose(
     wrapper = _wrapper(paths)
     for file, parts in zip(files, paths, strict=True):
         author, rest, name = _author(parts[wrapper:] or parts, sets) if parts else (None, ("",), "")
-        if given and any(given in part for part in rest):
-            name = given
-        name = name or next((s for part in rest for s in sets if s in part), given)
+        name = given if given and any(given in part for part in rest) else name or given
         raw = file.path.split("/")
         refused = [
             (file.path.startswith("/") or ".." in raw or ":" in raw[0][1:2] or "\0" in file.path, "leads out of it"),
@@ -212,18 +210,35 @@ def _wrapper(paths: list[tuple[str, ...]]) -> int:
 
 
 def _author(parts: tuple[str, ...], sets: list[str]) -> tuple[Student | None, tuple[str, ...], str]:
-    """Return whose file it is, what is left of its path, and the set if a folder around students names it."""
+    """Return whose file it is, what is left of its path, and the set if its path tells it."""
     if found := _platform(parts[0]):
         platform, match = found
         rest = (*parts[1:], *filter(None, [match["file"]]))[-8:] or parts
-        return Student("", match["name"], match["id"], platform), rest, ""
-    if len(parts) > 1 and parts[0] in sets:
-        author, rest, _ = _author(parts[1:], sets)
-        return author, rest, parts[0]
-    name, of = (parts[0], "") if len(parts) > 1 else flat(parts[0], sets)
-    if len(parts) == 1 and not of:
-        return None, parts, ""
-    return Student("", name, name, ""), parts[1:] or parts, of
+        return Student("", match["name"], match["id"], platform), rest, _set_in(rest, sets)
+    name, of, rest = whose(parts, sets)
+    return (None if len(parts) == 1 and not of else Student("", name, name, "")), rest, of
+
+
+def _set_in(parts: Iterable[str], sets: Iterable[str]) -> str:
+    return next((name for part in parts for name in sets if name in part), "")
+
+
+def whose(parts: tuple[str, ...], sets: list[str]) -> tuple[str, str, tuple[str, ...]]:
+    """Return the student and the set of a file by its path, and what is left of the path.
+
+    Parameters
+    ----------
+    parts : tuple of str
+        ``<student>/<set>/<anything>``, ``<set>/<student>/<anything>``, or ``<student>_<set>.ipynb``. A path that tells
+        no set has the set ``""``.
+    sets : list of str
+        The longest first.
+    """
+    around, parts = (parts[0], parts[1:]) if len(parts) > 1 and parts[0] in sets else ("", parts)
+    if len(parts) > 1:
+        return parts[0], around or _set_in(parts[1:], sets), parts[1:]
+    student, name = flat(parts[0], sets)
+    return student, around or name, parts
 
 
 def flat(name: str, sets: Iterable[str]) -> tuple[str, str]:

@@ -29,6 +29,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assignments.grader.authoring import graded_cells
 from assignments.grader.precheck import parse, released
 from assignments.grader.supervisor import DidNotEnd, Limits, Stopped, StudentProcess
 
@@ -94,16 +95,16 @@ def evaluate(notebook: Any, forbidden: Sequence[Path], limits: Limits | None = N
 def _run(notebook: Any, forbidden: Sequence[Path], limits: Limits, trust: bool, *, hidden: bool) -> Evaluation:
     """Run the cells and the tests of a notebook in one process, with the hidden tests or without them."""
     code = [(i, cell) for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
-    own = [(i, cell.source) for i, cell in code if not _is_test(cell)]
-    tests = {cell.metadata["nbgrader"]["grade_id"]: cell.source for _, cell in code if _is_test(cell)}
+    tests = {grade_id: cell.source for grade_id, cell in graded_cells(notebook).items()}
+    own = [(i, cell.source) for i, cell in code if _id(cell) not in tests]
     evaluation = Evaluation()
     needs = any(_TENSORFLOW.search(source) for source in [*(text for _, text in own), *tests.values()])
     allowed = limits.with_tensorflow() if needs else limits
     try:
         with StudentProcess([], forbidden, allowed, needs, trust) as student:
             for place, cell in code:
-                if _is_test(cell):
-                    evaluation.failures[cell.metadata["nbgrader"]["grade_id"]] = _test(cell.source, student, hidden)
+                if _id(cell) in tests:
+                    evaluation.failures[_id(cell)] = _test(cell.source, student, hidden)
                     continue
                 student.run(cell.source)
                 evaluation.printed[place] = student.printed[-1]
@@ -112,7 +113,8 @@ def _run(notebook: Any, forbidden: Sequence[Path], limits: Limits, trust: bool, 
             # A test holds at its own place, where a name may be used for something else later, or at the end, where a
             # cell that was moved has run.
             for grade_id, source in tests.items():
-                if evaluation.failures[grade_id] and not evaluation.failures[grade_id].startswith(_GAVE_UP):
+                failed = evaluation.failures[grade_id]
+                if failed and not failed.startswith(_GAVE_UP) and _ENDLESS not in failed:
                     evaluation.failures[grade_id] = _test(source, student, hidden)
         _explain(evaluation, own)
     except Stopped as stop:
@@ -143,17 +145,16 @@ def _words(error: Any) -> str:
     return f"{name}: {words}" if words else name
 
 
-def _is_test(cell: Any) -> bool:
-    meta = cell.metadata.get("nbgrader", {})
-    return bool(meta.get("grade")) and not meta.get("solution")
+def _id(cell: Any) -> str:
+    return cell.metadata.get("nbgrader", {}).get("grade_id", "")
 
 
-_HIDDEN = "### BEGIN HIDDEN TESTS"
 _FAILED = "a hidden test does not hold"
 #: How a process ends, when, and in which cell or function, are words, too.
 _ENDED = (
     "was ended after hidden tests had begun: it took too long or too much, ended itself, or did what is not allowed"
 )
+_ENDLESS = " did not come to an end within "
 _GAVE_UP = "the grader gave up on this answer"
 
 
@@ -163,49 +164,34 @@ def _test(source: str, student: StudentProcess, hidden: bool) -> str | None:
     With `hidden`, its process has inputs that students must not know: then no word of it is in the line.
     """
     tree = parse(source if hidden else released(source))
-    loaded = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+    used = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+    made = {node.id for node in used if not isinstance(node.ctx, ast.Load)}
     names: dict[str, Any] = {}
-    of_hidden = False
     try:
-        names = student.names(sorted(loaded - set(dir(builtins)) - _bound(tree)))
-        space = {"__name__": "test", **names}
+        names = student.names(sorted({node.id for node in used} - made - set(dir(builtins))))
         with _limited(student):
-            for part, of_hidden in _parts(tree, source):  # noqa: B007 - the error tells where it comes from
-                exec(compile(part, "<test>", "exec"), space)
+            exec(compile(tree, "<test>", "exec"), {"__name__": "test", **names})
     except Stopped:
         raise
     except _GaveUp:
         return f"{_GAVE_UP}: to compare it takes more than {student.limits.judging_s:g} s"
     except Exception as error:
         by_student = getattr(error, "by_student", False)
+        # A variable may still be what students were given. The stub raises without words, libraries do not.
+        is_open = any(value is None for value in names.values())
+        if isinstance(error, AssertionError) and not by_student and (hidden or not is_open):
+            return str(error).splitlines()[0] if str(error) else "a test does not hold"
         if hidden:
-            own = of_hidden and isinstance(error, AssertionError) and not by_student
-            return _first_line(error) if own else _FAILED
+            return _FAILED
         if isinstance(error, DidNotEnd):
             return str(error)
-        # A variable may still be what students were given. The stub raises without words, libraries do not.
-        stub = isinstance(error, NotImplementedError) and not str(error)
-        if stub or any(value is None for value in names.values()):
+        if is_open or (isinstance(error, NotImplementedError) and not str(error)):
             return "not answered"
-        if isinstance(error, AssertionError) and not by_student:
-            return _first_line(error)
         if isinstance(error, NameError) and not by_student:
             return str(error)
         words = str(error)[:300]  # of a student in quotes: it may read like words of the grader
         return _words([type(error).__name__, repr(words) if words and by_student else words])
     return None
-
-
-def _first_line(error: AssertionError) -> str:
-    return str(error).splitlines()[0] if str(error) else "a test does not hold"
-
-
-def _parts(tree: ast.Module, source: str) -> list[tuple[ast.Module, bool]]:
-    """Return the statements of a test that students see, and the rest, each with whether it is hidden."""
-    begin = next((i for i, line in enumerate(source.splitlines(), 1) if _HIDDEN in line), None)
-    seen = [node for node in tree.body if begin is None or node.end_lineno < begin]
-    parts = [(seen, False), (tree.body[len(seen) :], True)]
-    return [(ast.Module(body, []), hidden) for body, hidden in parts if body]
 
 
 class _GaveUp(BaseException):
@@ -225,13 +211,7 @@ def _limited(student: StudentProcess) -> Iterator[None]:
         worked = 0.0
         while not done.wait(0.1):
             worked += 0.0 if student.waits else 0.1
-            if worked < student.limits.judging_s:
-                continue
-            # Either this sees that the other thread waits, or that one sees that it must not begin to.
-            student.gives_up = True
-            if student.waits:
-                student.gives_up = False
-            else:
+            if worked >= student.limits.judging_s and not student.waits:
                 give_up(thread, ctypes.py_object(_GaveUp))
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -244,19 +224,3 @@ def _limited(student: StudentProcess) -> Iterator[None]:
             watcher.join()
         finally:
             give_up(thread, None)  # it may be on its way
-            student.gives_up = False
-
-
-def _bound(tree: ast.AST) -> set[str]:
-    """Return the names that a test cell defines itself."""
-    found: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-            found.add(node.id)
-        elif isinstance(node, (ast.Import, ast.ImportFrom)):
-            found |= {(alias.asname or alias.name).split(".")[0] for alias in node.names}
-        elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            found.add(node.name)
-        elif isinstance(node, ast.arg):
-            found.add(node.arg)
-    return found

@@ -34,11 +34,10 @@ _MOST_NUMBERS = 500_000
 #: Bytes of a text, four for a letter, times the values of a message: NumPy gives each value of an array the room of the
 #: longest, so that one long text and some numbers in one array can fill the memory.
 _MOST_ROOM = 128 << 20
-#: Values in values: the grader gives up later than `pack` does.
-_DEEPEST_PACKED, _DEEPEST = 20, 60
-#: Entries of a set or a dict, long whole numbers in a message, and different values of one hash. A hash may be chosen,
-#: and Python compares each new value with all that have the same.
-_MOST_HASHED, _MOST_ALIKE = 1_000, 100
+#: Values in values.
+_DEEPEST = 20
+#: Entries of a set or a dict: hashes may be chosen, and Python compares each new entry with all that have the same.
+_MOST_HASHED = 1_000
 #: Types of a message that are told apart by their names.
 _MOST_TYPES = 100
 _SHORTEST, _LONGEST = -(1 << 63), (1 << 63) - 1
@@ -66,10 +65,10 @@ class Bytes(Struct, tag=True):
 
 
 class Text(Struct, tag=True):
-    """What JSON has not: a whole number of over 64 bits, a float that is not finite, the name of what is no data."""
+    """What JSON has not: a float that is not finite, or the name of what is no data."""
 
-    kind: Literal["int", "float", "name"]
-    of: Annotated[str, Meta(max_length=302)]
+    kind: Literal["float", "name"]
+    of: Annotated[str, Meta(max_length=80)]
 
 
 Short = Annotated[int, Meta(ge=_SHORTEST, le=_LONGEST)]
@@ -133,17 +132,14 @@ def _name(of: str) -> Text:
 
 def pack(value: Any, depth: int = 0) -> Value:
     """Turn plain data into what a message can hold."""
-    if depth > _DEEPEST_PACKED:
-        return _name(f"something nested more than {_DEEPEST_PACKED} deep")
+    if depth > _DEEPEST:
+        return _name(f"something nested more than {_DEEPEST} deep")
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return readable(str.__str__(value), len(value))
     if isinstance(value, int):
-        value = int(value)
-        if _SHORTEST <= value <= _LONGEST:
-            return value
-        return Text("int", str(value)) if abs(value) < 10**300 else _name("a whole number of over 300 digits")
+        return int(value) if _SHORTEST <= value <= _LONGEST else _name("a whole number of over 64 bits")
     if isinstance(value, (Fraction, Decimal)):
         value = float(value)
     if isinstance(value, float):
@@ -223,7 +219,7 @@ def unpack(value: Value) -> Any:
         unpacking = _Unpacking()
         made = unpacking.one(value)
         return unpacking.stands_for("texts too long for so many values") if unpacking.has_no_room() else made
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"a reply is not in the format of replies ({error})") from None
 
 
@@ -232,46 +228,34 @@ class _Unpacking:
 
     def __init__(self) -> None:
         self._types: dict[str, type[Opaque]] = {}
-        self._alike: dict[int, list[Any]] = {}
-        self._long = self._rows = self._longest = self._values = 0
+        self._rows = self._longest = self._values = 0
 
     def has_no_room(self) -> bool:
         """Tell whether the values, as one array of NumPy, would take more memory than the grader gives."""
         return self._longest * (self._values + self._rows) > _MOST_ROOM
 
-    def one(self, value: Value, inner: bool = False, depth: int = 0) -> Any:
+    def one(self, value: Value, inner: bool = False) -> Any:
         """Turn one value back; `inner` ones are in a set or keys of a dict, which hold frozen sets only."""
-        if depth > _DEEPEST:
-            raise ValueError("nested too deep")
         self._values += 1
         if isinstance(value, Many):
-            return self._many(value, inner, depth + 1)
+            return self._many(value, inner)
         if isinstance(value, Array):
             return self._array(value)
         if isinstance(value, Text):
-            return self._text(value.kind, value.of)
+            return float(value.of) if value.kind == "float" else self.stands_for(value.of)
         value = value.of if isinstance(value, Bytes) else value
         if isinstance(value, (str, bytes)):
             self._longest = max(self._longest, len(value) * (4 if isinstance(value, str) else 1))
         return value
 
-    def _text(self, kind: str, of: str) -> Any:
-        if kind == "name":
-            return self.stands_for(of[:80])
-        self._long += kind == "int"  # their hashes can be chosen to agree
-        if self._long > _MOST_HASHED:
-            raise ValueError("too many long whole numbers")
-        return int(of) if kind == "int" else float(of)
-
-    def _many(self, value: Many, inner: bool, depth: int) -> Any:
+    def _many(self, value: Many, inner: bool) -> Any:
         if value.kind in ("set", "dict") and len(value.of) > _MOST_HASHED * (1 + (value.kind == "dict")):
             return self.stands_for(f"a set or dict of more than {_MOST_HASHED:,} entries")
         if value.kind == "dict":
-            parts = iter([self.one(part, not place % 2, depth) for place, part in enumerate(value.of)])
+            parts = iter([self.one(part, not place % 2) for place, part in enumerate(value.of)])
             return dict(zip(parts, parts, strict=True))
         made = {"list": list, "tuple": tuple, "set": frozenset if inner else set}[value.kind]
-        back = made(self.one(part, inner or value.kind == "set", depth) for part in value.of)
-        return back if value.kind == "list" else self._spread(back)
+        return made([self.one(part, inner or value.kind == "set") for part in value.of])
 
     def _array(self, value: Array) -> Any:
         import numpy as np
@@ -280,17 +264,6 @@ class _Unpacking:
         if self._rows > _MOST_NUMBERS:
             raise ValueError("arrays of more numbers or rows than an answer has")
         return np.frombuffer(value.data, dtype=value.dtype).reshape(value.shape).copy()[()]
-
-    def _spread(self, value: Any) -> Any:
-        """Return a value, unless many others have its hash."""
-        try:
-            found = self._alike.setdefault(hash(value), [value, 0])
-        except TypeError:  # a set, or a tuple with a list in it
-            return value
-        found[1] += found[0] != value
-        if found[1] > _MOST_ALIKE:
-            raise ValueError("too many values of one hash")
-        return value
 
     def stands_for(self, name: str) -> Opaque:
         """Return a value of a type of that name, so that Python's messages about it tell what it was."""

@@ -8,10 +8,8 @@ cells of the set and reports its changes. It keeps all that it recognises as the
 from __future__ import annotations
 
 import ast
-import contextlib
 import copy
 import functools
-import itertools
 import json
 import math
 import re
@@ -19,23 +17,18 @@ import stat
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import msgspec
 
-from assignments.grader.messages import readable
 from assignments.grader.pages import as_code
 
 #: Outputs of many large pictures, which are dropped, may take so much; more is a mistake or an attack.
 MOST_BYTES = 250 << 20
-#: From so many bytes on only what counts is made into objects: outputs are skipped where they stand.
-_LARGE = 10 << 20
-#: A large notebook that is no JSON in the strict sense is made into objects as a whole, if it holds no more than this.
-_MOST_OTHER_BYTES, _MOST_VALUES = 100 << 20, 3_000_000
-#: Cells beyond these, or longer ones, were not written by a person; the grader would be busy with them.
-MOST_CELLS, MOST_LETTERS = 1_000, 100_000
-#: In all cells with code together, and in all with text: pages of feedback take a second for some hundred thousand.
-MOST_CODE, MOST_TEXT = 500_000, 1_000_000
+#: A notebook that is no JSON in the strict sense is made into objects as a whole, so it may be no longer than this.
+_MOST_OTHER_BYTES = 10 << 20
+#: A person writes no more cells, and no more letters in all of them; the grader and its pages would be busy with them.
+MOST_CELLS, MOST_LETTERS = 1_000, 500_000
 
 
 @dataclass
@@ -75,42 +68,40 @@ def precheck(path: Path, sources: dict[str, Any], wanted: str) -> Checked:
     """
     notes: list[str] = []
     try:
-        cells = _read(path, notes)
+        cells = _read(path)
     except _Unreadable as reason:
         return Checked(None, "unreadable", [str(reason)])
-    there = {cell.id for cell in cells}
-    belongs = max(sources, key=lambda name: (len(there & _needed(sources[name]).keys()), name == wanted))
+    belongs = _set(cells, sources, wanted)
     if belongs != wanted:
         return Checked(None, "wrong set", [f"this is the notebook of {belongs}, handed in for {wanted}"])
+    if not all(cell.id for cell in cells):
+        notes.append("gave the cells new ids (Colab drops them)")
     notebook = _in_order(cells, sources[wanted], notes)
     return Checked(notebook, "repaired" if notes else "ok", notes)
 
 
 def set_of(path: Path, sources: dict[str, Any]) -> str:
-    """Return the set of a submitted file by the ids that only this set has; empty if it holds none."""
+    """Return the set of whose exercises a submitted file holds most; empty if it holds none."""
     try:
-        there = {cell.id for cell in _read(path, [])}
+        return _set(_read(path), sources, "")
     except _Unreadable:
         return ""
-    ids = {
-        name: {cell.metadata["nbgrader"]["grade_id"] for cell in source.cells if "nbgrader" in cell.metadata}
-        for name, source in sources.items()
-    }
-    own = {name: len(there & ids[name].difference(*(ids[n] for n in ids if n != name))) for name in ids}
-    return max(own, key=own.__getitem__) if any(own.values()) else ""
+
+
+def _set(cells: list[_Cell], sources: dict[str, Any], wanted: str) -> str:
+    """Return the set to whose exercises most cells belong; where it may be several, or none, it is the one wanted."""
+    there = {cell.mark for cell in cells if cell.mark.startswith("exercise_")}
+    count = {name: len(there & _needed(source).keys()) for name, source in sources.items()}
+    return max(sources, key=lambda name: (count[name], name == wanted)) if any(count.values()) else wanted
 
 
 def unanswered(path: Path, source: Any) -> float:
     """Return how many answers of a set are missing from a submitted file; infinity if it cannot be read."""
     try:
-        cells = _read(path, [])
+        there = _answers(_read(path))
     except _Unreadable:
         return math.inf
-    return sum(
-        all(cell.id != want.id or want.is_open(cell) for cell in cells) and not want.is_answered_elsewhere(cells)
-        for want in _needed(source).values()
-        if want.solution
-    )
+    return sum(not want.names <= there for want in _needed(source).values() if want.solution)
 
 
 class _Unreadable(Exception):
@@ -122,7 +113,33 @@ class _Mark(msgspec.Struct):
 
 
 class _Metadata(msgspec.Struct):
-    nbgrader: _Mark
+    nbgrader: _Mark | None = None
+
+
+class _Cell(msgspec.Struct, dict=True, eq=False):
+    """What counts of a submitted cell: outputs and all else are skipped where they stand, and make no objects."""
+
+    type: Literal["code", "markdown", "raw"] = msgspec.field(name="cell_type")
+    raw: msgspec.Raw = msgspec.field(name="source")
+    metadata: _Metadata = msgspec.field(default_factory=_Metadata)
+    id: str | None = None
+
+    @functools.cached_property
+    def source(self) -> str:
+        """Its text, of one string or a list of lines."""
+        found = msgspec.json.decode(self.raw, type=str | list[str])
+        text = found if isinstance(found, str) else "".join(found)
+        return text.replace("\r\n", "\n").replace("\r", "\n")
+
+    @functools.cached_property
+    def mark(self) -> str:
+        """The id of nbgrader's mark, or empty."""
+        return self.metadata.nbgrader.grade_id if self.metadata.nbgrader else ""
+
+    @property
+    def names(self) -> set[str]:
+        """What its code defines; a stub defines nothing."""
+        return _definitions(self.source)[0] if self.type == "code" else set()
 
 
 class _Counted(msgspec.Struct, gc=False):
@@ -131,107 +148,22 @@ class _Counted(msgspec.Struct, gc=False):
     cell_type: Literal["code", "markdown", "raw"]
 
 
-class _LargeCell(msgspec.Struct):
-    cell_type: str
-    source: msgspec.Raw
-    metadata: msgspec.Raw = msgspec.Raw(b"")
-    id: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _LargeNotebook(msgspec.Struct):
-    nbformat: int | float
-    cells: msgspec.Raw
-
-
-def _without_outputs(data: bytes) -> dict[str, Any]:
-    """Return what counts of a large notebook; raise a ValueError if it is none."""
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    few = sum(map(data.count, (b"[", b"{", b","))) <= _MOST_VALUES
-    try:
-        found = msgspec.json.decode(data, type=_LargeNotebook)
-        # Any value in a list may be a cell, and a damaged one costs itself alone, but each becomes an object.
-        kind = msgspec.Raw if few else _Counted
-        count = len(msgspec.json.decode(found.cells, type=list[kind]))
-    except ValueError:
-        # Python's own parser takes values that JSON does not know, such as NaN, but many small values take gigabytes.
-        if len(data) > _MOST_OTHER_BYTES or not few:
-            raise
-        return json.loads(data)
-    if count > MOST_CELLS:
-        raise _Unreadable(_too_many(count))
-    cells = msgspec.json.decode(found.cells, type=list[msgspec.Raw])
-    return {"nbformat": found.nbformat, "cells": list(map(_large_cell, cells))}
-
-
-def _too_many(count: int) -> str:
-    return f"the file has {count:,} cells; a submission has at most {MOST_CELLS:,}"
-
-
-def _large_cell(raw: msgspec.Raw) -> dict[str, Any] | None:
-    """Return what counts of a cell of a large notebook, or None if it is damaged or has megabytes of code."""
-    try:
-        cell = msgspec.json.decode(raw, type=_LargeCell)
-        made = {"cell_type": cell.cell_type, "id": "" if memoryview(cell.id)[:1] == b'"' else None}
-        made["source"] = msgspec.json.decode(cell.source) if len(cell.source) < 40 * MOST_LETTERS else None
-    except ValueError:
-        return None
-    with contextlib.suppress(ValueError):
-        grade_id = msgspec.json.decode(cell.metadata, type=_Metadata).nbgrader.grade_id
-        made["metadata"] = {"nbgrader": {"grade_id": grade_id}}
-    return made
-
-
-class _Facts(NamedTuple):
-    """Facts about code that is not run.
-
-    ``names`` are defined at its top level. ``raising`` are those of its functions that only raise NotImplementedError.
-    ``code`` is equal for equal code, and None if the code is long or not Python.
-    """
-
-    names: set[str]
-    raising: set[str]
-    code: str | None
-
-
-@dataclass(eq=False)
-class _Cell:
-    """What counts of a submitted cell; `id` is the one of nbgrader's mark, or empty."""
-
-    type: str
-    source: str
-    id: str
-
-    @functools.cached_property
-    def text(self) -> str:
-        return comparable(self.source)
-
-    @functools.cached_property
-    def facts(self) -> _Facts:
-        return _facts(self.source)
+class _Notebook(msgspec.Struct):
+    nbformat: float
+    cells: msgspec.Raw = msgspec.Raw(b"[]")
 
 
 class _Needed:
     """A cell of the set that must be there: a solution, a test, or code that was given."""
 
     def __init__(self, cell: Any) -> None:
-        self.cell, mark, given = cell, cell.metadata["nbgrader"], released(cell.source)
+        self.cell, mark = cell, cell.metadata["nbgrader"]
         self.id, self.solution, self.is_test = mark["grade_id"], mark["solution"], mark["grade"]
-        self.text, self.facts = comparable(given), _facts(given)
-        if not self.facts.names:
-            self.facts = self.facts._replace(names=_facts(cell.source).names)
+        self.text, self.names = comparable(released(cell.source)), _definitions(cell.source)[0]
 
-    def is_untouched(self, cell: _Cell) -> bool:
-        """Tell if a cell is as it was given, or empty, or does nothing but raise; comments and blanks aside."""
-        return cell.facts.code is not None and cell.facts.code in (self.facts.code, _EMPTY)
-
-    def is_open(self, cell: _Cell) -> bool:
-        """Tell if a cell leaves a solution open: as it was given, or with a function that does nothing but raise."""
-        return self.is_untouched(cell) or bool(cell.facts.raising & self.facts.names)
-
-    def is_answered_elsewhere(self, cells: list[_Cell]) -> bool:
-        """Tell if other cells define all names of a solution."""
-        others = [cell for cell in cells if cell.type == "code" and cell.id != self.id and not self.is_open(cell)]
-        return bool(self.facts.names) and self.facts.names <= set().union(*(cell.facts.names for cell in others))
+    def is_in(self, cell: _Cell) -> bool:
+        """Tell if a cell answers a solution, or has the text of another cell of the set."""
+        return bool(self.names & cell.names) if self.solution else comparable(cell.source) == self.text
 
 
 def _needed(source: Any) -> dict[str, _Needed]:
@@ -240,104 +172,74 @@ def _needed(source: Any) -> dict[str, _Needed]:
     return {want.id: want for want in needed}
 
 
-def _read(path: Path, notes: list[str]) -> list[_Cell]:
-    """Return what counts of every cell of a file; outputs and everything else are dropped."""
+def _answers(cells: list[_Cell]) -> set[str]:
+    return set().union(*(cell.names for cell in cells))
+
+
+def _read(path: Path) -> list[_Cell]:
+    """Return what counts of every cell of a file."""
     try:
         known = path.lstat()
         if not stat.S_ISREG(known.st_mode):
             raise _Unreadable("the file is a link or no file at all")
         if known.st_size > MOST_BYTES:
             raise _Unreadable(f"the file has {known.st_size / 1e6:.0f} MB; a notebook has at most {MOST_BYTES >> 20}")
-        data = path.read_bytes()
-        raw = _without_outputs(data) if len(data) > _LARGE else json.loads(data.decode("utf-8-sig"))
-    except UnicodeDecodeError:
-        raise _Unreadable("the file is not in UTF-8: save it from JupyterLab or Colab") from None
+        found = _decoded(path.read_bytes())
+        if not 4 <= found.nbformat < 5:
+            raise _Unreadable(f"the file is in the format {found.nbformat:g}: open it in JupyterLab and save it")
+        count = len(msgspec.json.decode(found.cells, type=list[_Counted]))
+        if not 0 < count <= MOST_CELLS:
+            raise _Unreadable(f"the file has {count:,} cells; a submission has 1 to {MOST_CELLS:,}")
+        cells = msgspec.json.decode(found.cells, type=list[_Cell])
+        # A text is made when it is known to be no longer than this: a list of lines takes some bytes more for each.
+        long = sum(len(cell.raw) for cell in cells) > 6 * MOST_LETTERS
+        if long or sum(len(cell.source) for cell in cells) > MOST_LETTERS:
+            raise _Unreadable(f"the cells of the file have more than {MOST_LETTERS:,} letters")
     except OSError as error:
         raise _Unreadable(f"the file cannot be read ({error.strerror})") from None
+    except (ValueError, RecursionError):
+        raise _Unreadable("the file is no notebook (JSON): save it from JupyterLab or Colab") from None
+    return cells
+
+
+def _decoded(data: bytes) -> _Notebook:
+    """Return what counts of a notebook; raise a ValueError if it is none."""
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        return msgspec.json.decode(data, type=_Notebook)
     except ValueError:
-        raise _Unreadable("the file is not JSON, so it is no notebook") from None
-    except RecursionError:
-        raise _Unreadable("the file is nested too deep to be a notebook") from None
-    version = raw.get("nbformat") if isinstance(raw, dict) else None
-    # A script that knows one kind of number writes 4.0.
-    whole = isinstance(version, int) or (isinstance(version, float) and version.is_integer())
-    if whole and version < 4:
-        raise _Unreadable(f"the file is in the old format {version}: open it in JupyterLab and save it")
-    if not whole or not isinstance(raw.get("cells"), list):
-        raise _Unreadable("the file is JSON, but no notebook")
-    if not raw["cells"]:
-        raise _Unreadable("the file has no cells")
-    if len(raw["cells"]) > MOST_CELLS:
-        raise _Unreadable(_too_many(len(raw["cells"])))
-    widgets = raw["metadata"].get("widgets") if isinstance(raw.get("metadata"), dict) else None
-    states = widgets.values() if isinstance(widgets, dict) else [widgets]
-    if widgets is not None and not all(isinstance(s, dict) and isinstance(s.get("state"), dict) for s in states):
-        notes.append("dropped the broken widget metadata")
-    kept = [cell for cell in map(_cell, raw["cells"]) if cell]
-    _note(notes, "dropped {} damaged cell{}", len(raw["cells"]) - len(kept))
-    long = [cell for cell in kept if len(cell.source) > MOST_LETTERS]
-    _note(notes, f"cut {{}} cell{{}} of more than {MOST_LETTERS:,} letters", len(long))
-    for cell in long:
-        cell.source = cell.source[:MOST_LETTERS]
-    letters = sum(len(cell.source) for cell in kept if cell.type == "code" or cell.id)
-    if letters > MOST_CODE:
-        raise _Unreadable(f"the file has {letters:,} letters of code; a submission has at most {MOST_CODE:,}")
-    texts = [cell for cell in kept if cell.type != "code" and not cell.id]
-    read = itertools.accumulate(len(cell.source) for cell in texts)
-    late = [cell for cell, letters in zip(texts, read, strict=True) if letters > MOST_TEXT]
-    _note(notes, f"left out the text of {{}} cell{{}} beyond {MOST_TEXT:,} letters", len(late))
-    for cell in late:
-        cell.source = ""
-    if not all(isinstance(cell.get("id"), str) for cell in raw["cells"] if isinstance(cell, dict)):
-        notes.append("gave the cells new ids (Colab drops them)")
-    return kept
-
-
-def _note(notes: list[str], sentence: str, count: int) -> None:
-    if count:
-        notes.append(sentence.format(count, "s" * (count > 1)))
-
-
-def _cell(raw: Any) -> _Cell | None:
-    """Return what counts of a cell, or None if it is damaged."""
-    text = raw.get("source", "") if isinstance(raw, dict) else None
-    if isinstance(text, list) and all(isinstance(part, str) for part in text):
-        text = "".join(text)
-    if not isinstance(text, str) or raw.get("cell_type") not in ("code", "markdown", "raw"):
-        return None
-    data = raw.get("metadata")
-    mark = data.get("nbgrader") if isinstance(data, dict) else None
-    grade_id = str(mark.get("grade_id", "")) if isinstance(mark, dict) else ""
-    return _Cell(raw["cell_type"], readable(text, len(text)), grade_id)
+        if len(data) > _MOST_OTHER_BYTES:
+            raise
+    # Python's own parser takes what JSON does not know and other programs write: NaN, and halves of surrogate pairs.
+    strict = json.dumps(json.loads(data, parse_constant=lambda _: None), ensure_ascii=False)
+    return msgspec.json.decode(strict.encode("utf-8", "replace"), type=_Notebook)
 
 
 def _in_order(cells: list[_Cell], source: Any, notes: list[str]) -> Any:
     import nbformat
 
     needed, edited, made = _needed(source), [], []
-    _recover(cells, needed, notes)
-    _leave_once(cells, needed, notes)
+    _mark_once(cells, needed, notes)
+    _leave_out_stubs(cells, needed)
     for cell in cells:
         # Pages of HTML take a raw cell for HTML, and show it as it is.
         text = as_code(cell.source) if cell.type == "raw" else cell.source
         own = nbformat.v4.new_code_cell(text) if cell.type == "code" else nbformat.v4.new_markdown_cell(text)
-        want = needed.get(cell.id)
+        want = needed.get(cell.mark)
         fresh = copy.deepcopy(want.cell) if want else own
         if want is None or want.solution:
-            fresh.source = cell.source
-            if want and cell.type != "code":
-                notes.append(f"{cell.id} was no code cell any more, made it one")
+            fresh.source = cell.source if want else text
             made.append(fresh)
             continue
-        same = cell.text == want.text
-        edited += [] if same and cell.type == "code" else [cell.id]
+        same = comparable(cell.source) == want.text
+        edited += [] if same and cell.type == "code" else [cell.mark]
         # An import or a helper that was written there may be needed elsewhere. Given names mean what the set says, so
         # they come last; a test runs before what stands in its place now, which may use a name for something else.
         own = [] if same or not cell.source.strip() else [own]
         made += [fresh, *own] if want.is_test else [*own, fresh]
-    _list(notes, "restored what was edited", edited)
-    there = {cell.id for cell in cells}
+    there = {cell.mark for cell in cells}
     lost = [grade_id for grade_id in needed if grade_id not in there]
+    _list(notes, "restored what was edited", edited)
     _list(notes, "put back what was deleted", lost)
     for grade_id in lost:
         fresh = copy.deepcopy(needed[grade_id].cell)
@@ -357,52 +259,40 @@ def _list(notes: list[str], what: str, ids: list[str]) -> None:
         notes.append(f"{what}: {', '.join(ids)}")
 
 
-def _recover(cells: list[_Cell], needed: dict[str, _Needed], notes: list[str]) -> None:
-    """Find cells that have lost their mark: a test by its text, a solution by the functions that it defines."""
-    there, found = {cell.id for cell in cells}, []
-    for grade_id in [i for i in needed if i not in there]:
-        want = needed[grade_id]
-        left = [cell for cell in cells if cell.type == "code" and cell.id not in needed]
-        like = [c for c in left if (want.facts.names & c.facts.names if want.solution else c.text == want.text)]
-        if like:
-            like[-1].id = grade_id
-            found.append(grade_id)
-    _list(notes, "found cells that had lost their mark", found)
+def _mark_once(cells: list[_Cell], needed: dict[str, _Needed], notes: list[str]) -> None:
+    """Leave each mark on one cell: the last that fits best, of code, with an answer or the text of a test.
 
-
-def _leave_once(cells: list[_Cell], needed: dict[str, _Needed], notes: list[str]) -> None:
-    """Leave each mark on one cell: of a solution the last that has an answer, as Python would take it.
-
-    Copies of the given cells are removed. A cell with other text is the student's own: it stays without its mark.
+    A cell without a mark may fit best. Copies of given cells are removed; a cell with other text is the student's own.
     """
-    doubled, elsewhere = [], []
+    doubled, moved = [], []
     for want in needed.values():
-        same = [cell for cell in cells if cell.id == want.id]
-        if not same:
+        free = [cell for cell in cells if cell.type == "code" and cell.mark not in needed and want.is_in(cell)]
+        marked = [cell for cell in cells if cell.mark == want.id]
+        if not marked + free:
             continue
-        if want.solution:
-            code, answers = ([c for c in same if c.type == "code"], [c for c in same if not want.is_open(c)])
-            kept = ([cell for cell in code if cell in answers] or answers or code or same)[-1]
-            copies = [cell for cell in code if want.is_untouched(cell)]
-        else:
-            copies = [cell for cell in same if cell.text == want.text]
-            kept = (copies or same)[0]
-        doubled += [want.id] * (len(same) > 1)
-        for cell in (cell for cell in same if cell is not kept):
-            cell.id = ""
-            # A cell that still defines the stub's function would replace the answer if it ran after the answer.
-            undoes = want.solution and cell.type == "code" and want.is_open(cell)
-            if cell in copies or undoes:
+        order = [cell for cell in reversed(cells) if cell in marked + free]
+        kept = max(order, key=lambda cell: (cell.type == "code", want.is_in(cell), cell in marked))
+        doubled += [want.id] * (len(marked) > 1)
+        moved += [want.id] * (kept not in marked or kept.type != "code")
+        for cell in (cell for cell in marked if cell is not kept):
+            cell.mark = ""
+            if comparable(cell.source) == want.text:
                 cells.remove(cell)
-            if undoes and cell not in copies:
-                cells.insert(cells.index(kept), cell)
-        # So would a stub whose answer stands in a cell without a mark, or a draft that was made text and put aside.
-        undoes = kept.type != "code" or (kept in copies and kept.source.strip())
-        if want.solution and undoes and want.is_answered_elsewhere(cells):
-            kept.type, kept.source = "code", "# answered in another cell"
-            elsewhere.append(want.id)
+        kept.mark = want.id
+        kept.type = "code" if want.solution else kept.type
     _list(notes, "was there more than once", doubled)
-    _list(notes, "answered in another cell", elsewhere)
+    _list(notes, "found cells that had lost their mark or were no code", moved)
+
+
+def _leave_out_stubs(cells: list[_Cell], needed: dict[str, _Needed]) -> None:
+    """Take stubs out of all cells where the name has an answer: a stub that runs later would undo it."""
+    answered = _answers(cells) & set().union(*(want.names for want in needed.values() if want.solution))
+    for cell in (cell for cell in cells if cell.type == "code"):
+        lines = cell.source.split("\n")
+        for name, first, last in _definitions(cell.source)[1]:
+            if name in answered:
+                lines[first:last] = [""] * (last - first)
+        cell.source = "\n".join(lines)
 
 
 def released(source: str) -> str:
@@ -438,32 +328,34 @@ def comparable(source: str) -> str:
     return "\n".join(line for line in lines if " -m pip install " not in line)
 
 
-def _facts(source: str) -> _Facts:
-    facts = _Facts(set(), set(), None)
+@functools.lru_cache(MOST_CELLS)
+def _definitions(source: str) -> tuple[set[str], list[tuple[str, int, int]]]:
+    """Return the names that code defines at its top level, and its stubs: the name and the lines of each.
+
+    A stub is what students get: a function that only raises NotImplementedError, or a name that is None.
+    """
+    answers: set[str] = set()
+    stubs: list[tuple[str, int, int]] = []
     try:
         # Lines that only IPython knows are no code here.
         tree = parse(re.sub(r"(?m)^([ \t]*)(%%?[a-zA-Z]|!)", r"\1# \2", source))
-        code = _EMPTY if _only_raises(tree) else ast.dump(tree) if len(source) < MOST_LETTERS / 10 else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return facts
+        return answers, stubs
     for node in tree.body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
-            facts.names.add(node.name)
-            (facts.raising.add if _only_raises(node) else facts.raising.discard)(node.name)
+            made, is_stub = {node.name}, _only_raises(node)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)) and node.value:
-            used = [n for n in ast.walk(node) if isinstance(n, ast.Name)]
-            # f = f(1) uses one that is there.
-            made = {n.id for n in used if isinstance(n.ctx, ast.Store)}
-            facts.names.update(made - {n.id for n in used if isinstance(n.ctx, ast.Load)})
-            facts.raising.difference_update(made)
-    return facts._replace(code=code)
+            made = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            is_stub = isinstance(node.value, ast.Constant) and node.value.value is None
+        else:
+            continue
+        stubs += [(name, node.lineno - 1, node.end_lineno) for name in made if is_stub]
+        answers |= set() if is_stub else made
+    return answers, stubs
 
 
-def _only_raises(node: ast.FunctionDef | ast.ClassDef | ast.Module) -> bool:
+def _only_raises(node: ast.FunctionDef | ast.ClassDef) -> bool:
     first, *rest = node.body[ast.get_docstring(node, clean=False) is not None :] or [None]
     what = first.exc if isinstance(first, ast.Raise) else None
     what = what.func if isinstance(what, ast.Call) else what
     return not rest and isinstance(what, ast.Name) and what.id == "NotImplementedError"
-
-
-_EMPTY = ast.dump(ast.parse(""))

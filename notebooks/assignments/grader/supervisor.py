@@ -30,7 +30,6 @@ import psutil
 
 from assignments.grader import box, messages
 from assignments.grader.messages import Reply, Request
-from labkit.common.numbers import number
 
 GRADER = Path(__file__).resolve().parent
 #: What a student's code may import of the lab.
@@ -88,8 +87,8 @@ class Limits:
         Seconds for the whole submission: many cells that each wait a little would keep the others from their grades.
     judging_s : float
         Seconds for which the grader itself works on one test; waiting for an answer is not in them.
-    resident_mb : int, optional
-        Memory that is really taken, which is looked at five times a second; as `memory_mb` by default.
+    resident_mb : int
+        Memory that is really taken, which is looked at five times a second.
     """
 
     cpu_s: int = 20
@@ -97,7 +96,7 @@ class Limits:
     memory_mb: int = 2048
     whole_s: float = 300
     judging_s: float = 20
-    resident_mb: int | None = None
+    resident_mb: int = 2048
 
     def with_tensorflow(self) -> Limits:
         """Return the limits of a notebook that uses TensorFlow: importing it alone takes seconds and half a gigabyte.
@@ -110,20 +109,8 @@ class Limits:
             wall_s=self.wall_s + 60,
             memory_mb=self.memory_mb + 4096 + 128 * (os.cpu_count() or 1),
             whole_s=self.whole_s + 60,
-            resident_mb=self.resident + 1024,
+            resident_mb=self.resident_mb + 1024,
         )
-
-    @property
-    def resident(self) -> int:
-        """Megabytes that may really be taken."""
-        return self.memory_mb if self.resident_mb is None else self.resident_mb
-
-    def __post_init__(self) -> None:
-        """Refuse limits that nothing could keep."""
-        given = {name: getattr(self, name) for name in ("cpu_s", "wall_s", "memory_mb", "whole_s", "judging_s")}
-        least = {"cpu_s": 1, "memory_mb": 256, "resident_mb": 256}
-        for name, value in (given | {"resident_mb": self.resident}).items():
-            number(name, value, least.get(name, 0.1))
 
 
 class StudentProcess:
@@ -145,9 +132,8 @@ class StudentProcess:
     ----------
     printed, errors : list
         Of each cell: what it printed; ``(type, message)`` of its exception, or None.
-    waits, gives_up : bool
-        Whether the process is being waited for; whether the grader gives up what it does with the answers, and must not
-        ask for more (see `assignments.grader.evaluation`).
+    waits : bool
+        Whether the process is being waited for, so that the grader itself does nothing.
 
     Raises
     ------
@@ -172,10 +158,9 @@ class StudentProcess:
         self.limits = limits
         self.printed: list[str] = []
         self.errors: list[tuple[str, str] | None] = []
-        self.waits = self.gives_up = False
+        self.waits = False
         self._wall_s, self._end = _STARTING_S, time.monotonic() + _STARTING_S
         self._spent_s = 0.0
-        self._endless: dict[str, str] = {}
         self._trust = trust
         self._ending = contextlib.ExitStack()  # what comes last goes first
         try:
@@ -236,7 +221,6 @@ class StudentProcess:
     def run(self, source: str) -> None:
         """Run one more cell; note what it printed and how it failed."""
         number = len(self.printed) + 1
-        self._endless.clear()  # it may define them anew, or what they call
         reply = self._ask(f"in code cell {number}", self._request("cell", _CELL, source=source, number=number))
         self.printed.append(reply.printed)
         self.errors.append(reply.error)
@@ -253,19 +237,13 @@ class StudentProcess:
             if name in wanted
         }
 
-    def value(self, stage: str, do: str, name: str, **request: Any) -> Any:
-        """Return the plain data that a request is answered with, or raise what was raised there.
-
-        A function that did not end is not called again before a later cell has run: each call takes some of the time
-        that is there for all.
-        """
-        asked = self._request(do, _CALL, name=name, **request)
-        reply = Reply() if name in self._endless else self._ask(stage, asked)
+    def value(self, stage: str, do: str, name: str, **more: Any) -> Any:
+        """Return the plain data that a request is answered with, or raise what was raised there."""
+        request = self._request(do, _CALL, name=name, **more)
+        reply = self._ask(stage, request)
         if reply.error and reply.error[0] == "KeyboardInterrupt" and "was interrupted after" in reply.error[1]:
-            within = f"{asked.busy_s:g} s of processor time or {asked.wait_s:g} s of waiting"
-            self._endless[name] = f"{name} did not come to an end within {within}"
-        if name in self._endless:
-            raise DidNotEnd(self._endless[name])
+            within = f"{request.busy_s:g} s of processor time or {request.wait_s:g} s of waiting"
+            raise DidNotEnd(f"{name} did not come to an end within {within}")
         if reply.error:
             kind, words = reply.error
             found = getattr(builtins, kind, None)
@@ -289,25 +267,20 @@ class StudentProcess:
         A thread reads and writes, since each may wait for ever: for a process that does not read, or that announces
         a message and does not send it. It ends with the process.
         """
+        deadline = time.monotonic() + self._wall_s
         self.waits = True
         try:
-            while self.gives_up:  # the end of the test comes to this thread from outside
-                time.sleep(0.01)
-            return self._reply(stage, request)
+            talk = self._talking.submit(_talk, self._connection, messages.encode(request))
+            while not talk.done():
+                now = time.monotonic()
+                if now > deadline:
+                    raise Stopped(f"did not come to an end within {self._wall_s:g} s {stage}")
+                if now > self._end:
+                    raise Stopped(f"did not come to an end within {self.limits.whole_s:g} s in all {stage}")
+                self._watch(stage)
+                concurrent.futures.wait([talk], 0.2)
         finally:
             self.waits = False
-
-    def _reply(self, stage: str, request: Request | messages.Job) -> Reply:
-        deadline = time.monotonic() + self._wall_s
-        talk = self._talking.submit(_talk, self._connection, messages.encode(request))
-        while not talk.done():
-            now = time.monotonic()
-            if now > deadline:
-                raise Stopped(f"did not come to an end within {self._wall_s:g} s {stage}")
-            if now > self._end:
-                raise Stopped(f"did not come to an end within {self.limits.whole_s:g} s in all {stage}")
-            self._watch(stage)
-            concurrent.futures.wait([talk], 0.2)
         try:
             reply = messages.read(talk.result())
         except (EOFError, ConnectionError):
@@ -331,7 +304,7 @@ class StudentProcess:
         with contextlib.suppress(psutil.Error):
             times = self._watched.cpu_times()
             self._spent_s = times.user + times.system
-            if self._watched.memory_info().rss > self.limits.resident << 20:
+            if self._watched.memory_info().rss > self.limits.resident_mb << 20:
                 raise Stopped(f"took more memory than allowed {stage}")
             if self._watched.num_threads() > _MOST_THREADS:
                 raise Stopped(f"started more than {_MOST_THREADS} threads {stage}")

@@ -169,11 +169,7 @@ def make(folder: Path, released: dict, sources: dict, secret: Path) -> dict[str,
     first(notebook, EVIL["forge"])
     hand_in("abe", PS3, notebook, "stopped", "the pipe of the grader")
 
-    hand_in("tess", PS1, json.dumps(right[PS1])[:-40], "unreadable", "not JSON")
-
-    notebook = again(PS3)
-    notebook["metadata"]["widgets"] = {"application/vnd.jupyter.widget-state+json": {"version_major": 2}}
-    hand_in("uma", PS3, notebook, "repaired", "Dropped the broken widget metadata")
+    hand_in("tess", PS1, json.dumps(right[PS1])[:-40], "unreadable", "is no notebook")
 
     hand_in("vic", PS1, again(PS3), "wrong set", "notebook of ps3_plan_a_cluster")
     hand_in("wes", PS2, again(PS2))
