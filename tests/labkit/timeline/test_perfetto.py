@@ -59,18 +59,6 @@ def test_each_track_is_of_one_thread_and_no_span_crosses_another_on_its_track(sp
 
 
 @many
-@given(spans)
-def test_any_two_spans_of_a_track_are_nested_or_disjoint(spans):
-    trace = Trace.from_spans([s._replace(thread="one") for s in spans])
-    track = tracks(trace.start_ns, trace.end_ns)
-    rows = list(zip(track.tolist(), trace.start_ns.tolist(), trace.end_ns.tolist(), strict=True))
-    for i, (k, start, end) in enumerate(rows):
-        for other, _, e in rows[:i]:
-            if other == k:
-                assert end <= e or start >= e, "begins inside an earlier span and outlives it"
-
-
-@many
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 40)), max_size=25))
 def test_spans_that_nest_all_stay_on_one_track(shape):
     rows, stack, t = [], [], 0

@@ -93,12 +93,6 @@ def test_merging_loses_nothing_and_keeps_names(first, second):
     assert len(set(merged.threads)) == len(merged.threads)
 
 
-def test_time_survives_at_full_resolution():
-    trace = Trace.from_spans([Span("t", "n", "map", NOW, 3, -1), Span("t", "n", "map", NOW + 1, 1, -1)])
-    assert [s.start_ns for s in trace] == [NOW, NOW + 1]
-    assert trace.span_ns == 3
-
-
 def test_measured_and_modelled_do_not_mix():
     span = Span("t", "n", "map", NOW, 3, -1)
     with pytest.raises(ValueError, match="measured and modelled spans stay apart"):
@@ -180,10 +174,6 @@ def test_a_written_file_has_ordinary_permissions(tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("")
     assert stat.S_IMODE(write_aside(tmp_path / "made", "").stat().st_mode) == stat.S_IMODE(plain.stat().st_mode)
-
-
-def test_the_words_for_a_trace_hold_no_address():
-    assert repr(Trace.from_spans([])) == "Trace(modelled, 0 spans, 0 threads, 0.0 ms)"
 
 
 # -- what is known about the run ---------------------------------------------------
