@@ -311,6 +311,13 @@ def test_rounds_without_the_profiler_keep_the_table_and_bring_one_picture_each(t
 # -- how much a recording may take -------------------------------------------------------
 
 
+@pytest.mark.parametrize(("event_ns", "distorted"), [(10**7, True), (0, False)])
+def test_a_pipeline_of_which_the_profiler_takes_much_is_said_to_be_distorted(tf, monkeypatch, event_ns, distorted):
+    monkeypatch.setattr(recorder, "EVENT_NS", event_ns)
+    run = recorder.record(tf.data.Dataset.range(64).map(lambda x: x + 1).batch(8), FAST, steps=3).run
+    assert ("recording distorts this pipeline" in (run.profiler.note or "")) == distorted
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("known", [True, False])
 def test_a_long_job_is_driven_to_its_end_but_watched_for_a_window(tf, known):

@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -114,12 +113,6 @@ def test_home_is_what_labkit_data_says_else_build_data_of_the_checkout(monkeypat
     assert photos.home() == root / "build" / "data"
 
 
-def test_importing_the_room_does_not_import_tensorflow():
-    code = "import sys; from labkit import photos; photos.home(); print('tensorflow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
-
-
 # -- a folder of the reader's own -----------------------------------------------
 
 
@@ -163,10 +156,6 @@ def spoil(own, what):
     good = generator.make(0)
     if what == "text":
         bad.write_text("I am no photo")
-    elif what == "PNG":
-        bad.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
-    elif what == "empty file":
-        bad.touch()
     elif what == "cut short":
         bad.write_bytes(good[: len(good) // 2])
     elif what == "cut short behind a thumbnail":
@@ -178,8 +167,6 @@ def spoil(own, what):
         bad.write_bytes(good[:100])
     elif what == "text between markers":
         bad.write_bytes(b"\xff\xd8\xff" + b"Iam no photo at all" * 9 + b"\xff\xd9")
-    elif what == "page":
-        bad.write_text("<!DOCTYPE html><html>not found</html>")
     elif what == "line break":
         bad = own / "cats" / "two\nlines.jpg"
         bad.touch()
@@ -187,8 +174,6 @@ def spoil(own, what):
         bad.symlink_to(bad)
     elif what == "broken link":
         bad.symlink_to(own / "nowhere")
-    elif what == "pipe":
-        os.mkfifo(bad)
     elif what == "nested folder":
         bad.mkdir()
     elif what == "loose photo":
@@ -204,17 +189,13 @@ def spoil(own, what):
     ("what", "sentence"),
     [
         ("text", r"bad\.jpg is not a JPEG file but something else \(it starts with b'I am no '\)"),
-        ("PNG", r"bad\.jpg is not a JPEG file but a PNG image: convert it"),
-        ("empty file", r"bad\.jpg is an empty file"),
         ("cut short", r"bad\.jpg is cut short: it has no end-of-image marker"),
         ("cut short behind a thumbnail", r"bad\.jpg is cut short: it has no end-of-image marker"),
         ("cut in the header", r"bad\.jpg is cut short: it ends inside its header"),
         ("text between markers", r"bad\.jpg is a damaged JPEG file: no segment of a header begins at byte 2"),
-        ("page", r"bad\.jpg is not a JPEG file but a text file: convert it"),
         ("line break", r"two\\nlines\.jpg' is an empty file"),
         ("loop", r"bad\.jpg cannot be read: Too many levels of symbolic links"),
         ("broken link", r"bad\.jpg is not a file: its link leads nowhere"),
-        ("pipe", r"bad\.jpg is not a file"),
         ("nested folder", r"bad\.jpg is a folder within a class: the layout is my photos/<class>/<photo>\.jpg"),
         ("loose photo", r"loose\.jpeg lies outside a class"),
         ("empty class", r"dogs is empty: a class needs at least one JPEG"),
@@ -280,32 +261,6 @@ def test_a_name_that_is_not_utf8_is_named(own):
         file.write(generator.make(0))
     with pytest.raises(ValueError, match=r"is not UTF-8: rename"):
         photos.load(own)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name themselves")
-def test_a_class_whose_name_is_not_utf8_is_named(own):
-    (own / "cats").rename(own / os.fsdecode(b"K\xe4fer"))
-    with pytest.raises(ValueError, match=r"K\\xe4fer/IMG 0.JPG' is not UTF-8: rename the file or its folder"):
-        photos.load(own)
-
-
-def test_a_file_that_may_not_be_read_is_named(own):
-    locked = own / "cats" / "IMG 2.JPG"
-    locked.chmod(0)
-    code = (
-        "import os, sys\n"
-        "import tqdm.auto\n"
-        "from labkit import photos\n"
-        "if os.geteuid() == 0: os.seteuid(65534)\n"
-        "try: photos.load(sys.argv[1])\n"
-        "except ValueError as error: print(error)"
-    )
-    for folder in (own, *own.parents):
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    done = subprocess.run([sys.executable, "-c", code, str(own)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == f"{locked} cannot be read: Permission denied"
 
 
 def test_columns_of_different_lengths_are_refused():
