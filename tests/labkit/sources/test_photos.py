@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -11,13 +10,6 @@ import pytest
 
 from labkit.sources import photos
 from labkit.sources.photo_files import generator
-
-
-@pytest.fixture(scope="session")
-def tiny_home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("home")
-    photos.load(scale="tiny", home=home, progress=False)
-    return home
 
 
 @pytest.fixture
@@ -35,8 +27,7 @@ def own(tmp_path):
     return root
 
 
-def test_the_lab_s_own_set_is_made_on_first_use_and_described(tiny_home):
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+def test_the_lab_s_own_set_is_described(album):
     assert len(album) == 160
     assert album.classes == generator.CLASSES
     assert [Path(path).parent.name for path in album.paths[:12]] == [*generator.CLASSES, "balloon", "boat"]
@@ -48,18 +39,17 @@ def test_the_lab_s_own_set_is_made_on_first_use_and_described(tiny_home):
     assert set(np.bincount(album.validation.labels)) == {2}
 
 
-def test_repr_and_summary_are_stable_and_tell_what_is_there(tiny_home):
-    first, second = (photos.load(scale="tiny", home=tiny_home, progress=False) for _ in range(2))
+def test_repr_and_summary_are_stable_and_tell_what_is_there():
+    first, second = (photos.load(scale="tiny", progress=False) for _ in range(2))
     assert repr(first) == repr(second)
     assert re.fullmatch(r"Photos\(lab_photos/tiny, 160 photos, 10 classes, \d+\.\d MB\)", repr(first))
     assert "140 train, 20 validation" in first.summary()
     assert "balloon 16" in first.summary()
 
 
-def test_files_is_a_dataset_of_paths_and_labels_that_plain_tf_data_reads(tiny_home):
+def test_files_is_a_dataset_of_paths_and_labels_that_plain_tf_data_reads(album):
     import tensorflow as tf
 
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
     listed = list(album.files().as_numpy_iterator())
     assert [path.decode() for path, _ in listed] == list(album.paths)
     assert [int(label) for _, label in listed] == album.labels.tolist()
@@ -68,16 +58,14 @@ def test_files_is_a_dataset_of_paths_and_labels_that_plain_tf_data_reads(tiny_ho
     assert tf.io.decode_jpeg(tf.io.read_file(path), channels=3).shape[-1] == 3
 
 
-def test_taking_a_few_keeps_all_classes_and_refuses_more_than_there_are(tiny_home):
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+def test_taking_a_few_keeps_all_classes_and_refuses_more_than_there_are(album):
     assert set(album.take(10).labels) == set(range(10))
     for count in (0, -1, 161):
         with pytest.raises(ValueError, match=f"count is {count}; allowed: .*1 to 160 of lab_photos/tiny"):
             album.take(count)
 
 
-def test_photos_are_picked_by_numbers_or_by_a_mask_and_by_nothing_else(tiny_home):
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+def test_photos_are_picked_by_numbers_or_by_a_mask_and_by_nothing_else(album):
     boats = album.reordered(album.labels == 1)
     assert boats.paths == tuple(path for path in album.paths if Path(path).parent.name == album.classes[1])
     assert set(boats.labels) == {1}
@@ -88,20 +76,19 @@ def test_photos_are_picked_by_numbers_or_by_a_mask_and_by_nothing_else(tiny_home
             album.reordered(rows)
 
 
-def test_columns_cannot_be_changed_by_accident(tiny_home):
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+def test_columns_cannot_be_changed_by_accident(album):
     with pytest.raises(ValueError, match="read-only"):
         album.labels[0] = 3
 
 
-def test_scale_comes_from_the_environment_and_an_unknown_one_is_named(tiny_home, monkeypatch):
+def test_scale_comes_from_the_environment_and_an_unknown_one_is_named(album, monkeypatch):
     monkeypatch.setenv("LABKIT_SCALE", "tiny")
-    assert len(photos.load(home=tiny_home, progress=False)) == 160
+    assert len(photos.load(progress=False)) == 160
     monkeypatch.setenv("LABKIT_SCALE", "huge")
     with pytest.raises(ValueError, match="LABKIT_SCALE is 'huge'; allowed: tiny, small, full"):
-        photos.load(home=tiny_home)
+        photos.load()
     with pytest.raises(ValueError, match="scale is ''; allowed: tiny, small, full"):
-        photos.load(scale="", home=tiny_home)
+        photos.load(scale="")
 
 
 def test_home_is_what_labkit_data_says_else_build_data_of_the_checkout(monkeypatch, tmp_path, root):
@@ -266,11 +253,3 @@ def test_a_name_that_is_not_utf8_is_named(own):
 def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match=r"labels has shape \(1,\); there are 2 paths"):
         photos.Photos("x", ("a", "b"), np.zeros(1), ("c",), np.zeros(2), np.zeros(2))
-
-
-def test_a_damaged_home_is_made_whole_on_load(tiny_home, tmp_path):
-    home = tmp_path / "home"
-    shutil.copytree(tiny_home, home)
-    victim = Path(photos.load(scale="tiny", home=home).paths[5])
-    victim.unlink()
-    assert Path(photos.load(scale="tiny", home=home, progress=False).paths[5]).read_bytes() == generator.make(5)

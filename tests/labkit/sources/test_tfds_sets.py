@@ -17,9 +17,14 @@ from labkit.sources.photo_files import generator
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
-    """The tiny scale as files and in TFDS form."""
+def home(album, tmp_path_factory):
+    """The tiny scale as files, which are those of all tests, and in TFDS form."""
     place = tmp_path_factory.mktemp("tfds")
+    there, here = photo_files.folder(photos.home()), photo_files.folder(place)
+    for path in [there / photo_files.LEDGER, *map(Path, album.paths)]:
+        copy = here / path.relative_to(there)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, copy)
     assert photos.prepare("tiny", place, progress=False).note is None
     return place
 

@@ -20,7 +20,7 @@ NOW = 1_800_000_000_000_000_000
 MS = 1_000_000
 KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 2": "pipeline", "gpu": "device", "pool": "host"}
 ROOT = "Iterator::Root"
-many = settings(max_examples=120)
+many = settings(max_examples=80)
 NAMES = [
     *("a", "x/ReadFile:ReadFile", "PyFunc:PyFunc", ROOT, f"{ROOT}::Prefetch", f"{ROOT}::Prefetch::ForeverRepeat"),
     *(f"{ROOT}::Prefetch::ForeverRepeat::Shuffle", f"{ROOT}::Prefetch::ForeverRepeat::Shuffle::Map"),

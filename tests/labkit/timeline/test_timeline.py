@@ -16,7 +16,7 @@ from labkit.timeline.trace import CATEGORIES, Span, Trace
 
 NOW = 1_800_000_000_000_000_000
 KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 10": "pipeline", "gpu": "device", "pool": "host"}
-many = settings(max_examples=200)
+many = settings(max_examples=100)
 
 
 @st.composite

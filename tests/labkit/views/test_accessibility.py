@@ -309,21 +309,23 @@ def test_headings_follow_each_other_and_links_and_images_have_words(path):
     )
 
 
-@pytest.fixture
-def pages(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
     """The two pages that the lab writes: the tour, and a class of one."""
     import tour
 
-    monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(gradebook, "session", gradebook.Journal())
-    monkeypatch.setattr(predictions, "session", {})
+    here = tmp_path_factory.mktemp("pages")
     made = {"tour": tour.render(Measures.from_traces({"a rung": [job()], "another": [job(wait=2)]}))}
-    grading.check("01.1", None)
-    handin.submit("s1", folder=tmp_path / "results", quiet=True)
-    made["class"] = handin.gather(tmp_path / "results").html()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_DATA", str(here / "data"))
+        patch.setattr(gradebook, "session", gradebook.Journal())
+        patch.setattr(predictions, "session", {})
+        grading.check("01.1", None)
+        handin.submit("s1", folder=here / "results", quiet=True)
+    made["class"] = handin.gather(here / "results").html()
     for name, text in made.items():
-        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
-    return {name: tmp_path / f"{name}.html" for name in made}
+        (here / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: here / f"{name}.html" for name in made}
 
 
 def test_pages_have_a_language_a_title_headings_and_tables_that_can_be_followed(pages):

@@ -45,7 +45,7 @@ def boxes(axes):
     return [text.get_window_extent() for text in axes.texts if text.get_text()]
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.dictionaries(NAMES, ROUNDS, min_size=1, max_size=8))
 def test_a_bar_is_as_long_as_the_median_of_its_rounds(values):
     axes = axes_of(bars_of(values))
@@ -54,7 +54,7 @@ def test_a_bar_is_as_long_as_the_median_of_its_rounds(values):
     assert axes.get_xlim()[0] == 0, "a bar that does not begin at zero lies about ratios"
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.dictionaries(NAMES, st.lists(ROUNDS, min_size=3, max_size=3), min_size=1, max_size=14))
 def test_a_line_goes_through_the_medians(series):
     axes = axes_of(lines_of([1, 2, 8], series, log_x=True))
@@ -70,7 +70,7 @@ def test_the_whisker_goes_from_the_lowest_round_to_the_highest():
     assert [3, 7] in [list(line.get_ydata()) for line in axes.lines]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.dictionaries(NAMES, st.lists(VALUES, min_size=2, max_size=2), min_size=2, max_size=14))
 def test_names_of_lines_do_not_touch_and_stay_on_the_page(series):
     axes = axes_of(lines_of([1, 2], series))

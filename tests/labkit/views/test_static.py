@@ -110,7 +110,7 @@ def test_few_threads_stand_apart_where_what_they_do_can_be_told_apart():
     assert "threads at work" in words(static.draw(noisy_job(workers=2)).figure())
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(seed=st.integers(0, 99), workers=st.integers(1, 9), width=st.integers(1, 300))
 def test_the_band_holds_all_work_of_its_lanes_and_nothing_else(seed, workers, width):
     timeline = Timeline(noisy_job(workers=workers, images=9, seed=seed))
@@ -279,7 +279,6 @@ def test_nothing_and_next_to_nothing_can_be_drawn():
         trace = Trace.from_spans(rows, {"consumer": "consumer"})
         for picture in (static.draw(trace), static.compare(trace, noisy_job())):
             assert_readable(picture.figure())
-            assert picture.png().startswith(b"\x89PNG")
     assert "no steps to compare" in static.compare(trace, noisy_job()).text
 
 
