@@ -86,11 +86,3 @@ def test_what_has_changed_is_counted_from_the_later_of_a_tag_and_some_commits_ag
     subprocess.run(["git", "clone", "-q", "--depth", "1", tmp_path.as_uri(), shallow], check=True)
     assert choose.changed_files(shallow) is None
     assert choose.changed_files(tmp_path / "nowhere") is None
-
-
-def test_without_a_history_the_turns_are_left(choose, monkeypatch, capsys):
-    monkeypatch.setattr(choose, "git", lambda *words, root=None: None)
-    choose.main()
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split("\t")[0] for line in lines] == ["test-long PART=0/4", "test-colab PART=0/4"]
-    assert all("too little history" in line for line in lines)

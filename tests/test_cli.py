@@ -7,7 +7,6 @@ import itertools
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +15,6 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from typer.testing import CliRunner
 from waiting import ended, until
 
 from execution import execute
@@ -25,7 +23,6 @@ from labextras import card, offload
 from labextras.offload import device_report
 from labextras.offload.opencl import drivers
 from labkit import doctor, photos, records
-from labkit.cli import app
 from labkit.recording import recorder
 from tour import walk
 
@@ -89,16 +86,6 @@ def test_a_device_that_fails_is_named(monkeypatch, result, words):
     assert re.search(words, finding.text)
 
 
-@pytest.mark.long
-def test_doctor_names_the_compiler_or_how_to_get_one():
-    done = labkit("doctor", "c++", CXX=sys.executable)
-    assert done.stdout.startswith("ok    C++")
-    done = labkit("doctor", "c++", CXX="no-such-compiler")
-    assert done.returncode == 0, "notebook 08 runs without one"
-    assert done.stdout.startswith("note  C++")
-    assert "unset it or name a compiler" in done.stdout
-
-
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(
     ("module", "topic", "words"),
@@ -124,19 +111,6 @@ def test_a_crash_while_loading_is_a_line_not_a_crash(tmp_path):
     done = labkit("doctor", "memory", "OPENCL", PYTHONPATH=str(tmp_path))
     assert re.search("OpenCL .*(killed by|crashed with) signal 11", done.stdout)
     assert topics(done.stdout.splitlines()) == ["OpenCL", "memory"]
-
-
-@pytest.mark.long
-def test_an_empty_tfds_is_recognised(tmp_path):
-    """On Colab a clash of protobuf versions leaves the module importable and empty."""
-    (tmp_path / "tensorflow_datasets.py").write_text("")
-    done = labkit("doctor", "tfds", PYTHONPATH=str(tmp_path))
-    assert "empty module" in done.stdout
-
-
-def test_help_lists_the_verbs():
-    text = CliRunner().invoke(app, ["--help"]).output
-    assert all(verb in text for verb in ("doctor", "data", "tour", "colab"))
 
 
 @pytest.mark.sample(1)
@@ -171,23 +145,6 @@ def test_a_folder_for_data_that_is_a_file_is_not_ok():
     assert "/dev/null is a file, set LABKIT_DATA to a folder" in done.stdout
 
 
-def test_a_folder_for_data_that_one_may_not_look_into_is_not_ok_and_the_report_goes_on(tmp_path):
-    """Root may look everywhere, so the doctor works as nobody there."""
-    closed = tmp_path / "closed"
-    closed.mkdir(mode=0)
-    code = (
-        "import os, psutil; from labkit import doctor, photos; os.getuid() or os.setuid(65534);"
-        "print(*doctor.examine(['disk', 'memory']), sep='\\n')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True, text=True, check=False, env={**os.environ, "LABKIT_DATA": str(closed / "data")},
-    )  # fmt: skip
-    assert topics(done.stdout.splitlines()) == ["disk", "memory"], done.stderr
-    wanted = rf"FAIL +disk .* free for {closed}/data: not writable, set LABKIT_DATA to a folder that is\n"
-    assert re.match(wanted, done.stdout)
-
-
 def test_a_home_folder_that_nobody_has_is_named_with_what_asks_for_it(monkeypatch, tmp_path):
     monkeypatch.setenv("LABKIT_DATA", "~nobody-such/x")
     words = r"'~nobody-such/x', whose ~ is not known here; allowed: a path without ~$"
@@ -204,64 +161,6 @@ def test_a_home_folder_that_nobody_has_is_named_with_what_asks_for_it(monkeypatc
     }.items():
         with pytest.raises(ValueError, match=f"^{what} is {words}"):
             call("~nobody-such/x")
-
-
-@pytest.mark.long
-def test_making_photos_says_in_sentences_what_was_wrong_and_that_it_was_stopped(root, tmp_path):
-    place = tmp_path / "home"
-    shutil.copytree(root / "build" / "data" / "lab_photos_files", place / "lab_photos_files")
-    ledger = next(place.rglob("checksums.tsv"))
-    photo = ledger.parent / "boat" / "000001.jpg"
-    photo.write_bytes(b"")
-    next(place.rglob("moon/*.jpg")).unlink()
-    code = (
-        "import os, signal; from labkit import cli; from labkit.sources import tfds_sets;"
-        "tfds_sets.is_whole = lambda *_: True;"
-        "tfds_sets.is_built = lambda *_: os.kill(os.getpid(), signal.SIGINT);"
-        "signal.signal(signal.SIGINT, signal.default_int_handler); cli.app()"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, "data", "--scale", "tiny", "--home", str(place)],
-        capture_output=True, text=True, check=False, env={**os.environ, "LABKIT_FAST": "1"},
-    )  # fmt: skip
-    assert done.returncode == 130, done.stderr
-    assert [line for line in done.stderr.splitlines() if line] == [
-        f"labkit: made again, because not as their checksums say: {photo}",
-        "labkit: stopped; what was finished is kept",
-    ]
-    photo.unlink()
-    photo.mkdir()
-    done = labkit("data", "--scale", "tiny", "--home", str(place), LABKIT_FAST="1")
-    assert (done.returncode, done.stderr.splitlines()[-1]) == (
-        1,
-        f"labkit: {photo} is a folder, where a file should be: move it away",
-    )
-
-
-@pytest.mark.long
-def test_an_interrupted_run_shows_nothing_of_the_end_of_its_kernel(root, tmp_path):
-    cell = (
-        "import os, pathlib, sys, time; os.write(sys.stderr._original_stdstream_copy, b'Traceback of a kernel');"
-        "pathlib.Path('pid').write_text('ready'); time.sleep(600)"
-    )
-    code = (
-        "import nbformat, pathlib, signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "sys.path.append(sys.argv[2]); from execution import execute\n"
-        f"cell = nbformat.v4.new_code_cell({cell!r})\n"
-        "try: execute(nbformat.v4.new_notebook(cells=[cell]), 'long', pathlib.Path(sys.argv[1]))\n"
-        "except KeyboardInterrupt: sys.exit(130)"
-    )
-    parent = subprocess.Popen(
-        [sys.executable, "-c", code, str(tmp_path), str(root / "notebooks")],
-        stderr=subprocess.PIPE, text=True,
-        # With pytest's variable, a kernel leaves its streams as they are.
-        env={name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"},
-    )  # fmt: skip
-    until((tmp_path / "pid").exists, "the kernel to start")
-    parent.send_signal(signal.SIGINT)
-    errors = parent.communicate(timeout=60)[1]
-    assert parent.returncode == 130
-    assert "Traceback" not in errors
 
 
 @pytest.mark.long

@@ -23,7 +23,6 @@ from labkit.sources.records import Shards, identity
 KINDS = {
     "flip": "one bit of a record's payload is flipped",
     "flip length": "one bit of a record's length is flipped",
-    "huge length": "a record's length says 100 GB, and its checksum agrees",
     "cut": "the file ends inside a record's payload",
     "cut header": "the file ends inside a record's length",
     "cut between": "the file ends before a record, after the one before it",
@@ -164,8 +163,6 @@ def _damaged(data: bytearray, kind: str, byte: int, middle: int) -> bytes:
         data[middle] ^= 1
     elif kind == "flip length":
         data[byte] ^= 1
-    elif kind == "huge length":
-        data[byte : byte + 12] = framing.header(10**11)
     elif kind == "tail":
         data += b"abc"
     elif kind == "text":

@@ -138,8 +138,6 @@ def _records(source: _Mapped | _Deflated, limit: int) -> Iterator[Record]:
             fault = f"{len(head)} bytes at the end, too few for a record"
         elif checksum(head[:8]) != head[8:]:
             fault = "the length is damaged"
-        elif length > limit:
-            fault = f"the length says {length:,} bytes, more than the file can hold"
         else:
             body = source.get(byte + HEAD, length + 4)
             if len(body) < length + 4:

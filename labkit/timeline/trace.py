@@ -307,9 +307,6 @@ class Trace:
                 raise ValueError(f"its format is {document['format']!r}; record the run again")
             columns = {c: np.array(document["columns"][c], dtype) for c, dtype in cls.DTYPES.items()}
             threads = tuple(Thread(*t) for t in document["threads"])
-            if isinstance(document["run"].get("loader"), str):  # as older versions wrote it
-                document["run"]["loader"] = {"framework": "python", "kind": document["run"]["loader"]}
-            document["run"]["work"] = document["run"].get("work") or None  # they wrote {} where nobody counted
             return cls(**columns, names=tuple(document["names"]), threads=threads, run=Run(**document["run"]))
         except _UNREADABLE as error:
             raise ValueError(f"{path} is not a trace saved by labkit ({_FORMAT}): {error}") from error

@@ -17,7 +17,6 @@ from labcourse.fairness.stages import called_in
 from labkit import simulate
 from labkit.pipelines import structure
 from labkit.pipelines.options import naive
-from labkit.simulate.workers import Endless
 
 ms = st.integers(1, 40)
 AUTOTUNE = tf.data.AUTOTUNE
@@ -34,37 +33,6 @@ def called(chain):
 # -- the clock --------------------------------------------------------------
 
 
-@pytest.mark.long
-@settings(max_examples=20)
-@given(ms, ms, st.integers(1, 12))
-def test_stages_that_take_turns_add_up(load, train, count):
-    stage = fairness.Stage("load", load)
-    timing = fairness.simulate(numbers(count).map(stage), (stage,), train)
-    assert timing.makespan_ms == pytest.approx(count * (load + train))
-    assert timing.idle == pytest.approx(load / (load + train))
-
-
-@pytest.mark.long
-@settings(max_examples=20)
-@given(ms, ms, st.integers(1, 12), st.integers(1, 5))
-def test_behind_a_buffer_the_slower_of_the_two_sets_the_pace(load, train, count, depth):
-    stage = fairness.Stage("load", load)
-    timing = fairness.simulate(numbers(count).map(stage).prefetch(depth), (stage,), train)
-    assert timing.makespan_ms == pytest.approx(load + (count - 1) * max(load, train) + train)
-
-
-@pytest.mark.long
-@settings(max_examples=20)
-@given(ms, st.integers(1, 16), st.integers(1, 8))
-def test_parallel_calls_divide_the_work_as_far_as_there_are_threads(load, calls, cores):
-    stage = fairness.Stage("load", load)
-    count = 16
-    timing = fairness.simulate(numbers(count).map(stage, num_parallel_calls=calls), (stage,), 0, cores=cores)
-    assert timing.makespan_ms == pytest.approx(-(-count // min(calls, cores)) * load)
-    wide = fairness.simulate(numbers(count, 16).map(stage, num_parallel_calls=16), (stage,), 0, cores=cores)
-    assert wide.makespan_ms == pytest.approx(load), "a private pool has as many threads as it says"
-
-
 @settings(max_examples=12)
 @given(ms, ms, st.integers(1, 4), st.integers(0, 3))
 def test_the_clock_agrees_with_the_simulation_of_the_lab(load, train, batch, depth):
@@ -73,15 +41,6 @@ def test_the_clock_agrees_with_the_simulation_of_the_lab(load, train, batch, dep
     timing = fairness.simulate(made.prefetch(depth) if depth else made, (stage,), train)
     costs, knobs = simulate.Costs(map=load, train=train), simulate.Knobs(batch_size=batch, prefetch=depth)
     assert timing.makespan_ms == pytest.approx(simulate.run(costs, knobs, steps).span_ns / 1e6)
-
-
-@pytest.mark.parametrize(("cycle", "calls", "rounds"), [(3, 3, 2), (6, 6, 1), (2, 2, 3), (1, 1, 6)])
-def test_shards_that_are_read_at_once_wait_at_once(cycle, calls, rounds):
-    stage = fairness.Stage("read", 10, asleep=True)
-    made = numbers(6).interleave(
-        lambda _: tf.data.Dataset.range(4).map(stage), cycle_length=cycle, num_parallel_calls=calls
-    )
-    assert fairness.simulate(made, (stage,), 0, records=4).makespan_ms == pytest.approx(rounds * 40)
 
 
 def test_a_cache_is_paid_for_once_and_only_what_stands_before_it():
@@ -96,15 +55,6 @@ def test_a_batch_shares_what_a_call_costs():
     scale = fairness.Stage("scale", 1, call_ms=3)
     assert fairness.simulate(numbers(8).map(scale).batch(4), (scale,), 0).makespan_ms == pytest.approx(8 * 4)
     assert fairness.simulate(numbers(8).batch(4).map(scale), (scale,), 0).makespan_ms == pytest.approx(2 * 7)
-
-
-@pytest.mark.long
-def test_a_pipeline_without_an_end_is_refused_unless_steps_are_given():
-    stage = fairness.Stage("load", 1)
-    endless = numbers(4).map(stage).repeat()
-    with pytest.raises(Endless, match="never ends"):
-        fairness.simulate(endless, (stage,), 1)
-    assert fairness.simulate(endless, (stage,), 1, steps=10).steps == 10
 
 
 def test_the_prefetch_that_tf_data_adds_is_counted_where_it_may_add_one():
@@ -124,35 +74,9 @@ def test_the_trace_of_the_clock_is_a_modelled_one_with_every_call():
     assert trace.run.images == 8
 
 
-def test_the_graph_tells_parameters_stages_and_order():
-    read, decode = fairness.Stage("read", 1), fairness.Stage("decode", 1)
-    made = numbers().map(read, num_parallel_calls=3, deterministic=False).shuffle(7).batch(2).map(decode).prefetch(5)
-    chain = structure.chain(made)
-    assert [step.kind for step in chain.steps] == ["Range", "ParallelMap", "Shuffle", "Batch", "Map", "Prefetch"]
-    assert called(chain) == ("read", "decode")
-    assert chain.all("ParallelMap")[0].settings["num_parallel_calls"] == 3
-    assert chain.all("Shuffle")[0].settings["buffer_size"] == 7
-    assert chain.any_order
-    assert not structure.chain(numbers().map(read, num_parallel_calls=3)).any_order
-
-
 def test_a_counter_beside_the_elements_does_not_hide_how_many_there_are():
     assert structure.chain(tf.data.Dataset.range(5).enumerate()).elements == 5
     assert structure.chain(numbers(5).map(lambda x: x).enumerate()).elements == 5
-
-
-def test_a_function_of_tensorflow_around_the_shards_is_looked_into():
-    stage = fairness.Stage("read", 10, asleep=True)
-
-    @tf.function
-    def opened(_):
-        return tf.data.Dataset.range(4).map(stage)
-
-    plain = numbers(6).interleave(opened.python_function, cycle_length=3, num_parallel_calls=3)
-    wrapped = numbers(6).interleave(tf.function(opened), cycle_length=3, num_parallel_calls=3)
-    assert called(structure.chain(wrapped)) == called(structure.chain(plain)) == ("read",)
-    timings = [fairness.simulate(made, (stage,), 0, records=4).makespan_ms for made in (plain, wrapped)]
-    assert timings[0] == timings[1]
 
 
 # -- the grade ----------------------------------------------------------------
@@ -255,11 +179,6 @@ def test_what_only_a_measurement_can_tell_never_passes():
     result = graded(lambda: numbers(16, 8).map(hidden, num_parallel_calls=8).batch(4).prefetch(2), task(measured=True))
     assert result.status in (grading.FAILED, grading.INCONCLUSIVE)
     assert "measured in turn" in result.hint or "too busy" in result.hint
-
-
-@pytest.mark.long
-def test_a_measured_grade_of_a_right_pipeline_is_no_zero():
-    assert graded(good, task(measured=True)).status in (grading.PASSED, grading.INCONCLUSIVE)
 
 
 def test_where_a_machine_has_nothing_to_gain_nothing_is_measured(monkeypatch):

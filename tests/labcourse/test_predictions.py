@@ -6,8 +6,6 @@ import json
 import math
 import re
 import statistics
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +13,6 @@ from hypothesis import strategies as st
 
 from labcourse import predictions
 from labcourse.predictions import figures
-from labkit.common.palette import THEMES
 from labkit.recording.measures import Speedup
 
 NUMBERS = st.floats(0.001, 1e6, allow_subnormal=False)
@@ -75,27 +72,6 @@ def test_a_new_kernel_takes_a_new_number_and_tells_of_the_old_one():
     assert "In an earlier session it was 1.3 times, and you saw 1.9 times measured." in str(again)
 
 
-@pytest.mark.long
-def test_the_summary_knows_the_predictions_of_other_kernels():
-    code = "from labcourse import predictions as p; p.commit('05.gain', 4); p.review('05.gain', model=3, measured=2)"
-    subprocess.run([sys.executable, "-c", code], check=True)
-    predictions.commit("02.gain", 1.3)
-    table = predictions.summary()
-    assert [p.name for p in table.predictions] == ["02.gain", "05.gain"]
-    assert [p.verdict for p in table.predictions] == ["not measured yet", "too high"]
-    assert "+100 %" in str(table)
-    assert "+50 %" in str(table)
-    assert "0 of 1 measured predictions" in str(table)
-
-
-def test_committing_the_same_number_again_does_not_hide_what_was_measured():
-    predictions.commit("02.gain", 1.3)
-    predictions.review("02.gain", measured=1.9)
-    restart()
-    predictions.commit("02.gain", 1.3)
-    assert predictions.summary().predictions[0].measured is not None
-
-
 @settings(max_examples=30)
 @given(NUMBERS, NUMBERS, NUMBERS)
 def test_errors_are_relative_to_what_was_measured(value, model, measured):
@@ -130,13 +106,6 @@ def test_right_is_within_a_fifth_of_a_measurement_that_is_known_to_a_third(round
 def test_a_speedup_brings_its_interval(value, verdict):
     predictions.commit("02.gain", value)
     assert predictions.review("02.gain", measured=Speedup(1.9, 1.7, 2.0, "faster", 5)).verdict == verdict
-
-
-def test_a_speedup_of_one_round_has_no_spread():
-    predictions.commit("02.gain", 1.3)
-    shown = predictions.review("02.gain", measured=Speedup(1.9, math.nan, math.nan, "no verdict", 1))
-    assert not shown.prediction.measured.has_spread
-    assert shown.verdict == "too low"
 
 
 def test_a_spread_that_holds_nearly_everything_proves_nothing_and_is_not_counted():
@@ -232,15 +201,6 @@ def test_a_number_in_place_of_the_dots_counts_until_the_measurement_is_seen():
     assert "In an earlier session it was left open, and you saw 1.9 times measured." in str(again)
 
 
-def test_dots_take_no_number_away():
-    predictions.commit("02.gain", 1.3)
-    assert predictions.commit("02.gain", ...).value == 1.3
-    restart()
-    assert predictions.commit("02.gain", ...).value == 1.3
-    assert predictions.review("02.gain", measured=1.3).verdict == "right"
-    assert predictions.commit("02.gain", ...).value == 1.3
-
-
 def test_the_bars_are_as_long_as_the_three_numbers():
     predictions.commit("02.gain", 1.3)
     shown = predictions.review("02.gain", model=1.8, measured=[1.7, 1.9, 2.0])
@@ -250,16 +210,6 @@ def test_the_bars_are_as_long_as_the_three_numbers():
     assert "your prediction (−32 %)" in words
     assert "the model (−5 %)" in words
     assert "1.9 [1.7–2]" in words
-
-
-@pytest.mark.long
-def test_a_review_is_a_picture_with_its_numbers_as_text():
-    predictions.commit("02.gain", 1.3)
-    shown = predictions.review("02.gain", measured=1.9)
-    data, metadata = shown._repr_mimebundle_()
-    assert data["text/plain"] == str(shown) == repr(shown)
-    assert "your prediction 1.3 times" in metadata["image/png"]["alt"]
-    assert {shown.png(name)[:4] for name in THEMES} == {b"\x89PNG"}
 
 
 def test_the_summary_is_a_table_for_a_notebook_too():

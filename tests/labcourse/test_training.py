@@ -55,29 +55,6 @@ def test_a_seed_repeats_a_training_to_the_last_digit_and_another_does_not():
 
 
 @pytest.mark.long
-def test_a_part_of_an_epoch_is_the_same_whatever_was_read_ahead(monkeypatch):
-    import keras
-
-    made, real = [], training.batches
-
-    def batches(*args, **settings):
-        made.append(real(*args, **settings))
-        return made[-1]
-
-    class ReadsAhead(keras.callbacks.Callback):
-        def on_train_end(self, logs=None):
-            next(iter(made[0].skip(8)))
-
-    monkeypatch.setattr("labcourse.training.recipe.batches", batches)
-    plain, ahead = (
-        training.train(painted(), model=small, seed=3, steps=6, batch=16, callbacks=callbacks).losses
-        for callbacks in ([], [ReadsAhead()])
-    )
-    assert len(plain) == 2, "an epoch of 64 photos has four steps"
-    assert ahead == plain
-
-
-@pytest.mark.long
 def test_a_training_leaves_no_seed_behind_under_which_every_epoch_would_augment_alike():
     import tensorflow as tf
 
@@ -164,17 +141,6 @@ def test_frozen_photos_are_the_same_in_each_epoch(tf, frozen):
 
 
 @pytest.mark.long
-def test_three_forms_of_a_network_lose_the_same():
-    shown = painted(64, 48)
-    losses = {
-        name: training.train(shown, model=lambda model=model: model, steps=6, batch=16).losses
-        for name, model in training.three_ways(classes=2).items()
-    }
-    assert set(losses) == {"sequential", "functional", "subclass"}
-    assert len(set(losses.values())) == 1, losses
-
-
-@pytest.mark.long
 def test_the_line_through_the_times_of_a_step():
     found = training.StepTimes((1, 10, 100), (3.0, 12.0, 102.0), 2.0, 1.0)
     assert found.line == (3.0, 12.0, 102.0)
@@ -221,13 +187,3 @@ def test_a_step_is_timed_by_the_clock_where_a_gpu_trains(monkeypatch):
 def test_wrong_arguments_are_named(wrong, names):
     with pytest.raises((ValueError, TypeError), match=names):
         training.train(painted(), model=small, **wrong)
-
-
-@pytest.mark.long
-def test_the_recipe_names_nine_of_ten_photos_that_nobody_has_seen(album):
-    from labkit import photos
-
-    album = photos.load(scale="small", progress=False)
-    learn, held = pixels.of(album, progress=False).take(~album.held_out), pixels.held_out(progress=False)
-    score = training.score(training.train(learn, seed=5).model, held)
-    assert score.share > 0.90, score

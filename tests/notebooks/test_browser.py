@@ -5,13 +5,8 @@ JupyterLab takes long to load, so one page turns from notebook to notebook, in t
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import re
-import subprocess
-import sys
-import xml.etree.ElementTree as ElementTree
 
 import nbformat
 import pytest
@@ -322,84 +317,6 @@ def download(canvas, kind, folder):
     return folder / info.value.suggested_filename
 
 
-@pytest.mark.long
-def test_every_canvas_is_painted_and_says_in_words_what_it_shows(opened):
-    page, _ = opened
-    for mark, word in (("one", "one after the other"), ("two", "before and after")):
-        canvas = timeline(page, mark)
-        colours, _ = painting(canvas)
-        assert colours > 20, mark
-        drawn, seen = canvas.evaluate("c => [c.width / window.devicePixelRatio, c.getBoundingClientRect().width]")
-        assert abs(drawn - seen) <= 2, f"{mark}: drawn {drawn} wide, shown {seen} wide"
-        label = canvas.get_attribute("aria-label")
-        assert re.search(r"busy \d+\.\d %", label), label
-        assert word in canvas.evaluate("c => c.closest('.labkit-timeline').textContent") or word in label
-    assert page.get_by_text(ERROR).count() == 0
-
-
-@pytest.mark.long
-def test_keys_zoom_and_pan_and_the_notebook_keeps_its_cells(opened):
-    page, _ = opened
-    canvas, before = timeline(page, "one"), cells_of(page)
-    canvas.focus()
-    whole, label = painting(canvas), canvas.get_attribute("aria-label")
-    page.keyboard.press("w")
-    zoomed = painting(canvas)
-    assert zoomed[1] != whole[1]
-    assert canvas.get_attribute("aria-label") != label
-    assert re.search(r"\d", words_of(canvas))
-    page.keyboard.press("d")
-    assert painting(canvas)[1] != zoomed[1]
-    page.keyboard.press("0")
-    assert painting(canvas)[1] == whole[1]
-    assert canvas.get_attribute("aria-label") == label
-    # Keys with which JupyterLab adds, deletes, cuts, merges, runs and changes cells.
-    for key in ("b", "d", "d", "a", "x", "z", "y", "m", "m", "c", "v", "Shift+M", "r", "1", "Enter", "j", "k"):
-        page.keyboard.press(key)
-    settle(page)
-    assert cells_of(page) == before
-    assert page.locator(".jp-mod-editMode").count() == 0
-    page.keyboard.press("Escape")
-    page.keyboard.press("0")
-    canvas.focus()
-    page.keyboard.press("Tab")
-    assert not canvas.evaluate("c => c === document.activeElement"), "Tab leaves"
-
-
-def test_the_same_keys_do_change_the_notebook_when_a_cell_has_the_focus(opened):
-    """The test above must bite: this is what it protects from."""
-    page, _ = opened
-    before = cells_of(page)
-    page.locator(".jp-CodeCell .jp-InputPrompt").first.click()
-    page.keyboard.press("b")
-    count = "n => window.jupyterapp.shell.currentWidget.content.model.cells.length === n"
-    page.wait_for_function(count, arg=len(before) + 1)
-    page.keyboard.press("d")
-    page.keyboard.press("d")
-    page.wait_for_function(count, arg=len(before))
-    assert cells_of(page) == before
-
-
-def test_the_wheel_scrolls_the_page_until_the_timeline_has_the_focus(opened):
-    page, _ = opened
-    canvas = timeline(page, "one")
-    page.evaluate("document.activeElement.blur()")
-    box, panel = canvas.bounding_box(), page.locator(".jp-WindowedPanel-outer").first
-    place, label = panel.evaluate("e => e.scrollTop"), canvas.get_attribute("aria-label")
-    page.mouse.move(box["x"] + 400, box["y"] + 40)
-    page.mouse.wheel(0, 60)
-    page.wait_for_function("([e, place]) => e.scrollTop > place", arg=[panel.element_handle(), place])
-    panel.evaluate(STILL)
-    assert canvas.get_attribute("aria-label") == label
-    canvas.focus()
-    place = panel.evaluate("e => e.scrollTop")
-    page.mouse.wheel(0, -120)
-    page.wait_for_function("c => c.getAttribute('aria-label').includes('Shown')", arg=canvas.element_handle())
-    panel.evaluate(STILL)
-    assert panel.evaluate("e => e.scrollTop") == place
-    page.keyboard.press("0")
-
-
 def test_a_click_on_a_gap_tells_its_cause(opened):
     page, _ = opened
     canvas = timeline(page, "one")
@@ -424,24 +341,6 @@ def test_a_click_on_a_gap_tells_its_cause(opened):
     page.keyboard.press("p")
     assert detail(canvas) == first
     page.keyboard.press("Escape")
-
-
-def test_every_download_is_what_it_says(opened, tmp_path):
-    page, _ = opened
-    canvas = timeline(page, "one")
-    canvas.focus()
-    page.keyboard.press("0")
-    got = {kind: download(canvas, kind, tmp_path) for kind in ("PNG", "SVG", "CSV", "Perfetto")}
-    image = Image.open(got["PNG"])
-    image.load()
-    assert image.width > 800
-    assert len(image.convert("RGB").getcolors(1 << 24)) > 20
-    assert ElementTree.parse(got["SVG"]).getroot().tag.endswith("svg")
-    rows = list(csv.DictReader(io.StringIO(got["CSV"].read_text(encoding="utf-8"))))
-    events = json.loads(got["Perfetto"].read_text(encoding="utf-8"))["traceEvents"]
-    spans = [event for event in events if event["ph"] == "X"]
-    assert len(rows) == len(spans) > 50
-    assert [path.suffix for path in got.values()] == [".png", ".svg", ".csv", ".json"]
 
 
 def test_the_theme_of_the_lab_is_followed(opened):
@@ -518,18 +417,6 @@ def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, next_day,
         assert len(widths) >= 3, name
         assert min(widths) > 500, name
     assert hosts - {"nobody"} == {"localhost"}
-
-
-@pytest.mark.long
-def test_as_a_web_page_it_is_a_picture_with_words(opened, lab, made, tmp_path):
-    save(opened[0], lab, made, timeline(opened[0], "one"))
-    command = [sys.executable, "-m", "nbconvert", "--to", "html", "--output-dir", str(tmp_path), str(lab.home / made)]
-    subprocess.run(command, check=True, capture_output=True)
-    text = (tmp_path / "timeline.html").read_text(encoding="utf-8")
-    alts = re.findall(r'<img (?![^>]*hidden)[^>]*alt="([^"]*)"', text)
-    assert len(alts) == 4
-    assert all("busy" in alt for alt in alts), alts
-    assert ERROR not in text
 
 
 def test_no_request_left_the_machine(opened):

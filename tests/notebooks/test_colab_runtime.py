@@ -200,7 +200,7 @@ def test_what_depends_on_the_versions_of_packages_passes_its_tests(root, machine
 
 #: The solution of every exercise, checked as in its notebook; of the rest of a notebook it needs TensorFlow only.
 CHECK_SOLUTIONS = """
-import json, pathlib, re, sys, labkit
+import json, pathlib, re, sys, labkit, labcourse.grading
 labkit.setup()
 import tensorflow as tf
 for path in sorted(pathlib.Path(sys.argv[1]).glob("*.ipynb")):
@@ -243,7 +243,6 @@ from jupyter_client.manager import start_new_kernel
 manager, client = start_new_kernel(kernel_name="python3")
 code = '''
 from labkit.timeline.trace import Span, Trace
-import labcourse
 import labkit
 spans = [Span("consumer", n, c, 10_000_000 * i + a, 4_000_000, i)
          for i in range(9) for n, c, a in (("wait for batch", "wait", 0), ("train step", "train", 5_000_000))]
@@ -277,7 +276,6 @@ def test_a_timeline_is_published_with_its_picture_under_colabs_widgets(machine):
 #: What touches packages in which Colab's versions differ from ours, and what no notebook touches in passing: ipywidgets
 #: and IPython below a view, TensorFlow's profiler below a recording. Everything else runs in the notebooks above.
 VERSIONED = {
-    "views/test_widget.py": "test_widget",
-    "views/test_live.py": "(test_live and (grows or interrupted))",
-    "recording/test_recorder.py": "(test_recorder and (every_stage or both_clocks or nest or keras or naive))",
+    "labkit/views/test_widget.py": "test_widget",
+    "labkit/recording/test_recorder.py": "(test_recorder and (every_stage or both_clocks or nest or keras or naive))",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 #: Repeats that were made and that were allowed, by the test that runs; `summary` empties them.
 made, allowed = Counter(), Counter()
@@ -21,16 +21,6 @@ def again(times: int) -> Iterator[int]:
     for number in range(times):
         made[test] += number > 0
         yield number
-
-
-def mostly(says: Callable[..., object], *words: object, times: int = 3) -> bool:
-    """Return what most of so many measurements say; stop when the others cannot change it."""
-    answers = Counter()
-    for _ in again(times):
-        answers[bool(says(*words))] += 1
-        if 2 * max(answers.values()) > times:
-            break
-    return answers[True] > answers[False]
 
 
 def summary(test: str) -> str:

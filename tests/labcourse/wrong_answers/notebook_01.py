@@ -38,18 +38,6 @@ def _no_return(step, batch):
     rate = 1000 * batch / step  # noqa: F841 - that is the mistake
 
 
-def _twice_as_wide(dataset):
-    import tensorflow as tf
-
-    return _naive(dataset.map(lambda x: tf.stack([x, x])))
-
-
-def _in_a_function(dataset):
-    import tensorflow as tf
-
-    return tf.function(_naive)(dataset)
-
-
 def _with(**more):
     """Return an answer that is right but for one option too many."""
 
@@ -79,29 +67,18 @@ def _one_option_after_the_other(dataset):
 
 WRONG = {
     "01.1": [
-        (lambda step, batch: 1000 // step * batch, "expected"),
-        (lambda step, batch: round(1000 * batch / step, 3), "you return 106.667 images/s, expected 106.6666667"),
         (_no_return, "a return is missing"),
     ],
     "01.2": [
+        (lambda dataset: _naive(dataset.prefetch(2)), "more than options"),
         (lambda dataset: dataset, "rewrites"),
         (lambda dataset: dataset.take(3), "drop_remainder, take,"),
-        (lambda dataset: list(dataset), "tf.data.Dataset"),
-        (lambda dataset: _naive(dataset).repeat(), "look for a repeat or an"),
-        (lambda dataset: _naive(dataset.prefetch(2)), "more than options"),
-        (lambda dataset: _naive(dataset).options(), "with_options() gives a"),
-        (_twice_as_wide, "the shape is"),
-        (_in_a_function, "without tf.function"),
         (_with(deterministic=False), "options.deterministic is"),
         (_with(experimental_optimization__inject_prefetch=True), "switches one of the"),
-        (_with(experimental_optimization__map_parallelization=True), "switches one of the"),
-        (_with(threading__private_threadpool_size=1), "options.threading.private_threadpool_size is 1, and nobody"),
     ],
     "01.3": [
-        (lambda before, after: "no difference", "not no difference, but"),
         (lambda before, after: "faster", "not faster, but slower"),
         (lambda before, after: "better", "not 'better'"),
-        (lambda before, after: np.greater(after, before), "not array"),
         (_no_else, "your function returns"),
         (_four_rounds, "IndexError"),
     ],

@@ -31,13 +31,6 @@ def _right(dataset, function):
     return dataset.map(function, num_parallel_calls=-1, deterministic=True)
 
 
-def _interleaved(dataset, function):
-    import tensorflow as tf
-
-    one = tf.data.Dataset.from_tensors
-    return dataset.interleave(lambda x: one(function(x)), num_parallel_calls=-1, deterministic=True)
-
-
 def _in_python(dataset, function):
     import tensorflow as tf
 
@@ -48,12 +41,6 @@ def _known_length(dataset, function):
     import tensorflow as tf
 
     return _right(dataset, function).apply(tf.data.experimental.assert_cardinality(len(dataset)))
-
-
-def _known_as_twelve(dataset, function):
-    import tensorflow as tf
-
-    return _right(dataset, function).apply(tf.data.experimental.assert_cardinality(12))
 
 
 def _untuned(dataset, function):
@@ -70,68 +57,22 @@ def _through_tensors(free, gil, cores):
     return tf.minimum(float(cores), (free + gil) / tf.constant(gil, tf.float32))
 
 
-def _of_its_own(dataset, function):
-    import tensorflow as tf
-
-    return _right(tf.data.Dataset.range(12), function)
-
-
-def _as_texts(dataset, function):
-    import tensorflow as tf
-
-    return _right(dataset, lambda x: tf.strings.as_string(function(x)))
-
-
-def _called_beforehand(dataset, function):
-    import tensorflow as tf
-
-    return tf.data.Dataset.from_tensor_slices([function(x) for x in dataset])
-
-
-def _flat(dataset, function):
-    import tensorflow as tf
-
-    return dataset.flat_map(lambda x: tf.data.Dataset.from_tensors(function(x)))
-
-
 WRONG = {
     "04.1": [
+        (lambda dataset, function: dataset.batch(2).unbatch().shuffle(1), "not applied"),
         (lambda dataset, function: dataset.map(function), "num_parallel_calls"),
         (lambda dataset, function: dataset.map(function, num_parallel_calls=4, deterministic=True), "one machine"),
         (lambda dataset, function: dataset.map(function, num_parallel_calls=-1), "options"),
-        (lambda dataset, function: dataset.batch(2).unbatch().shuffle(1), "not applied"),
         (
             lambda dataset, function: dataset.map(function, num_parallel_calls=-1, deterministic=True).skip(1),
             "drop_remainder, take,",
         ),
-        (lambda dataset, function: [function(x) for x in dataset], "tf.data.Dataset"),
-        (lambda dataset, function: _right(dataset.repeat(), function), "look for a repeat or an"),
-        (lambda dataset, function: _right(dataset, lambda x: (x, function(x))), "expected single tensors"),
-        (lambda dataset, function: _right(dataset, lambda x: np.asarray(function(x))), "not of NumPy"),
-        (
-            lambda dataset, function: _right(dataset.batch(4), function).unbatch(),
-            "of the elements, with",
-        ),
-        (
-            lambda dataset, function: _right(dataset, function).map(lambda x: x),
-            "of the elements, with",
-        ),
-        (_of_its_own, "apply every stage once,"),
-        (_as_texts, "the dtype is string,"),
-        (lambda dataset, function: _right(dataset.window(2), lambda x: x), "take away window()"),
         (_in_python, "without tf.py_function"),
         (_untuned, "options.autotune.enabled"),
-        (_known_as_twelve, "expected to contain 12 elements"),
         (_counted_behind_a_lock, "to each element, one"),
-    ],
-    "04.2": [
-        (lambda rate, cpu_ms: round(rate * cpu_ms / 1000, 1), "do not round"),
-        (lambda rate, ms: rate * ms // 1000, "expected"),
     ],
     "04.3": [
         (lambda free, gil, cores: min(cores, round((free + gil) / gil)), "do not round"),
-        (lambda free, gil, cores: min(cores, int((free + gil) / gil)), "you return 1×, expected 1.5×"),
-        (lambda free, gil, cores: min(cores, free / gil), "expected"),
     ],
 }
 

@@ -65,7 +65,6 @@ WRONG = {
         (lambda case: _slow(case, loose=False, lost=True), "31 photos"),
         (lambda case: _slow(case, loose=False, images=True), "now there is another"),
         (lambda case: _slow(case, loose=False).take(100), "take(100) is left in"),
-        (lambda case: _slow(case, loose=False, calls=1), "now there is another"),
     ],
     "10.3": [
         (lambda case: _shade(case, lambda image: tf.random.uniform(tf.shape(image), -0.2, 0.2)), "it is not fixed"),

@@ -1,16 +1,6 @@
 """Right shape, wrong idea: what students hand in for notebook 11c, and a word of the hint that must come back."""
 
-from math import ceil
-
-WRONG = {
-    "11.5": [
-        (lambda a, b, n: 1000 * n / (a + b), "expected"),
-    ],
-    "11.7": [
-        (lambda a, b, share: ceil(a / ((1 - share) * b)), "expected"),
-        (lambda a, b, share: ceil((1 - share) * a / (share * b)), "expected"),
-    ],
-}
+WRONG = {}
 
 RIGHT = {
     "11.5": [

@@ -1,14 +1,6 @@
 """Right shape, wrong idea: what students hand in for notebook 11d, and a word of the hint that must come back."""
 
-WRONG = {
-    "11.10": [
-        (lambda rate, side, size: rate * side**2 * 12 / 1e6, "expected"),
-    ],
-    "11.11": [
-        (lambda d, a, t, g: (d + a) / d, "expected"),
-        (lambda d, a, t, g: max(1, max(d + a, t) / max(d, t + g)), "expected"),
-    ],
-}
+WRONG = {}
 
 RIGHT = {
     "11.10": [

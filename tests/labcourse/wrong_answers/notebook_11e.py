@@ -11,9 +11,6 @@ def _appended(blocks):
 
 
 WRONG = {
-    "11.8": [
-        (lambda blocks: 2 + 6 * blocks[0], "expected"),
-    ],
     "11.9": [
         (lambda one, other: "yes", "True or False"),
     ],

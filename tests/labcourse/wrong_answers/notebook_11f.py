@@ -12,26 +12,14 @@ WRONG = {
         (lambda image, light, label, weight: (image, light, label, weight), "you return tuple"),
         (lambda image, light, label, weight: ((image, light), label, weight), "in a dict by their names"),
         (lambda image, light, label, weight: ({"image": image, "light": light}, weight, label), "and you put weight"),
-        (lambda image, light, label, weight: ({"image": light, "light": image}, label, weight), "and you put light"),
         (lambda image, light, label, weight: ({"image": image}, label, weight), "are named ['image']"),
-        (lambda image, light, label, weight: {"image": image, "light": light, "label": label}, "you return dict"),
-        (lambda image, light, label, weight: [{"image": image, "light": light}, label, weight], "you return list"),
         (lambda image, light, label, weight: ({"image": image, "light": light}, {"a": label}, weight), "one output"),
         (lambda image, light, label, weight: ({"image": image, "light": light}, label, 2 * weight), "something else"),
-        (
-            lambda image, light, label, weight: (
-                {"image": image * weight[:, None, None, None], "light": light},
-                label,
-                weight,
-            ),
-            "something else",
-        ),
     ],
     "11.13": [
         (lambda labels, classes: 1 / counts(labels), "the mean is"),
         (lambda labels, classes: counts(labels) / counts(labels).mean(), "the sums of the classes"),
         (lambda labels, classes: len(labels) / (classes * np.bincount(labels)), "one weight for each class"),
-        (lambda labels, classes: len(labels) // (classes * counts(labels)), "rounded"),
     ],
 }
 

@@ -28,17 +28,8 @@ def _into(accelerators, hosts, images_s, side, value_bytes):
 
 
 WRONG = {
-    "14.1": [
-        (lambda count, rate, ms, cores: int(count * rate * ms / 1e3 / cores) + 1, "expected"),
-        (lambda count, rate, ms, cores: math.ceil(count * math.ceil(rate * ms / 1e3) / cores), "expected"),
-    ],
-    "14.2": [
-        (lambda count, hosts, rate, side, size: count // hosts * rate * side**2 * 3 * size / 1e6, "expected"),
-        (lambda count, hosts, rate, side, size: count / hosts * rate * side**2 * 12 / 1e6, "expected"),
-    ],
     "14.3": [
         (lambda numbers, count: count - len(set(numbers)), "two numbers"),
-        (lambda numbers, count: (0, 0), "expected"),
         (lambda numbers, count: ([*{*range(count)} - {*numbers}], []), "how many, not which"),
         (
             lambda numbers, count: (count - len(set(numbers)) + 0.9, len(numbers) - len(set(numbers)) + 0.4),

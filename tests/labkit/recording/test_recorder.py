@@ -14,14 +14,12 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from repeats import mostly
 
 from labkit.pipelines.options import changed
 from labkit.recording import accelerators, measures, recorder
 from labkit.recording.measures import compare_rates
 from labkit.recording.tfdata import driver, xplane
 from labkit.timeline.run import Run
-from labkit.timeline.trace import Trace
 
 
 @pytest.fixture(scope="module")
@@ -225,13 +223,6 @@ def test_the_first_batch_is_timed_from_before_the_iterator(tf):
     assert trace.run.first_batch_ns > 200_000_000
 
 
-def test_a_trace_of_the_recorder_survives_its_file(photos, tmp_path):
-    trace = recorder.record(photos.map(prepare).batch(4), FAST, steps=3)
-    again = Trace.load(trace.save(tmp_path / "x.json.gz"))
-    assert again.run == trace.run
-    assert list(again) == list(trace)
-
-
 # -- repeats and rounds ----------------------------------------------------------------
 
 
@@ -252,15 +243,6 @@ def test_where_nobody_looks_the_round_that_is_timed_is_that_of_the_pictures(tf, 
     found = measures.measure({"a": tf.data.Dataset.range(40).batch(1)}, FAST, steps=2, repeats=4, profile=False)
     assert not found.pictures
     assert found.trace("a").run.profiler.events > 0
-
-
-@pytest.mark.long
-def test_the_trace_of_the_median_repeat_is_returned_with_the_measures_of_all(photos):
-    trace = recorder.record(photos.map(prepare).batch(4), FAST, steps=3, repeats=5)
-    rates = [m.images_per_s for m in trace.run.repeats]
-    assert len(rates) == 5
-    mine = trace.run.images / ((trace.run.window_ns[1] - trace.run.window_ns[0]) / 1e9)
-    assert mine == pytest.approx(sorted(rates)[2])
 
 
 @pytest.mark.long
@@ -329,27 +311,11 @@ def test_rounds_without_the_profiler_keep_the_table_and_bring_one_picture_each(t
 # -- how much a recording may take -------------------------------------------------------
 
 
-@pytest.mark.long
-def test_tiny_elements_are_said_to_be_distorted_and_photos_are_not(tf, photos):
-    def augment(image):
-        image = tf.image.random_flip_left_right(tf.image.convert_image_dtype(image, tf.float32))
-        return tf.image.random_brightness(image, 0.1)
-
-    images = tf.data.Dataset.from_tensor_slices(np.zeros((500, 32, 32, 3), np.uint8)).repeat()
-    naive, parallel = (
-        images.map(augment).batch(128),
-        images.map(augment, num_parallel_calls=tf.data.AUTOTUNE).batch(128),
-    )
-
-    def is_distorted(dataset, steps):
-        note = recorder.record(dataset, FAST, steps=steps).run.profiler.note
-        assert note is None or "distorts" in note
-        return note is not None
-
-    for dataset in (plain(naive), parallel.prefetch(2)):
-        assert mostly(is_distorted, dataset, 10)
-    for dataset in (plain(photos.map(prepare).batch(8)), photos.map(prepare, num_parallel_calls=2).batch(8)):
-        assert not mostly(is_distorted, dataset, 5)
+@pytest.mark.parametrize(("event_ns", "distorted"), [(10**7, True), (0, False)])
+def test_a_pipeline_of_which_the_profiler_takes_much_is_said_to_be_distorted(tf, monkeypatch, event_ns, distorted):
+    monkeypatch.setattr(recorder, "EVENT_NS", event_ns)
+    run = recorder.record(tf.data.Dataset.range(64).map(lambda x: x + 1).batch(8), FAST, steps=3).run
+    assert ("recording distorts this pipeline" in (run.profiler.note or "")) == distorted
 
 
 @pytest.mark.sample(1)
@@ -376,18 +342,6 @@ def test_a_long_job_is_driven_to_its_end_but_watched_for_a_window(tf, known):
     watched = [i for i, at in enumerate(consumer.times_ns[2:]) if begin <= at <= end]
     wanted = range(400)[-run.steps :] if known else range(run.steps)
     assert len({*watched} ^ {*wanted}) <= 1, "two clocks differ by microseconds, and so may the step at an end"
-
-
-@pytest.mark.long
-def test_memory_stays_bounded_in_a_long_job(tf):
-    """20,000 steps of 25 events would take the profiler about 300 MB; see `recorder.record`."""
-    dataset = tf.data.Dataset.range(10**9).map(lambda x: x + 1).batch(1)
-    recorder.record(dataset, FAST, steps=50)
-    me = psutil.Process()
-    before = me.memory_info().rss
-    trace = recorder.record(dataset, accelerators.modelled(step_ms=1e-6), steps=20_000, max_events=20_000)
-    assert trace.run.job.steps == 20_000
-    assert me.memory_info().rss - before < 100e6
 
 
 @pytest.mark.long
@@ -435,14 +389,6 @@ def test_none_means_one_epoch(tf):
     assert "ended" not in (trace.run.profiler.note or "")
     hidden = recorder.record(dataset.filter(lambda batch: True), FAST, steps=None, warmup=3)
     assert hidden.run.steps == 10
-
-
-def test_an_epoch_longer_than_the_window_is_watched_at_its_end(tf):
-    consumer = Counting()
-    trace = recorder.record(tf.data.Dataset.range(300).batch(1), consumer, steps=None, max_events=700)
-    assert len(consumer.seen) == 300
-    assert trace.run.job.steps == 298
-    assert trace.run.steps < 298
 
 
 def test_a_dataset_that_ends_in_the_window_is_measured_as_far_as_it_went(tf):
@@ -627,18 +573,6 @@ def test_a_profiler_that_somebody_else_stops_gives_a_sentence(tf):
         recorder.record(dataset, thief, steps=5)
 
 
-def test_a_disk_that_takes_no_profile_gives_a_sentence(tf, tmp_path):
-    def break_it():
-        for folder in (tmp_path / "temp").iterdir():
-            folder.rmdir()
-            folder.write_text("a file where the profiler wants a folder")
-
-    with pytest.raises(recorder.RecordingError, match="profiler"):
-        recorder.record(tf.data.Dataset.range(20).batch(1), Counting(4, break_it), steps=5)
-    for left in (tmp_path / "temp").iterdir():
-        left.unlink()
-
-
 # -- what may be given -------------------------------------------------------------------
 
 
@@ -716,21 +650,6 @@ def test_a_batch_without_elements_is_refused_in_its_own_words(tf, shape):
         recorder.record(empty, FAST, name="p", progress=False)
 
 
-@pytest.mark.long
-def test_an_image_with_its_label_is_no_batch_and_a_lone_one_may_be_none(tf):
-    """One photo of 224 rows was once counted as 224 images."""
-    photos = tf.data.Dataset.range(9).map(lambda i: (tf.zeros((224, 200, 3)), i))
-    with pytest.raises(ValueError, match=r"'p' does not deliver batches: .* one image of 224×200×3 .*\.batch\(32\)"):
-        recorder.record(photos, FAST, name="p")
-    with pytest.raises(ValueError, match=r"\.batch\(32\)"):
-        measures.measure({"p": photos}, FAST, repeats=1, profile=False)
-    lone = recorder.record(photos.map(lambda image, label: image), FAST, steps=3, progress=False)
-    assert ".batch() missing?" in lone.run.profiler.note
-    for shape in ((3, 224, 200, 3), (32, 100), (32, 10, 3), (32, 64, 64)):
-        rows = tf.data.Dataset.range(9).map(lambda i, shape=shape: (tf.zeros(shape), tf.zeros(shape[0])))
-        assert "missing" not in (recorder.record(rows, FAST, steps=2, progress=False).run.profiler.note or "")
-
-
 @pytest.mark.parametrize("profile", [True, False])
 def test_a_modelled_step_that_ends_late_is_busy_for_no_longer_than_it_states(tf, monkeypatch, profile):
     """The consumer sleeps for a step, and wakes up late where other programs hold the cores."""
@@ -741,27 +660,6 @@ def test_a_modelled_step_that_ends_late_is_busy_for_no_longer_than_it_states(tf,
     assert figures.train_ms == pytest.approx(5, abs=0.01)
     assert figures.step_ms >= 7.25 / 8 * 20, "the window ends with the last step, as it states it"
     assert figures.busy <= 0.28
-
-
-def test_elements_of_every_structure_are_taken(tf):
-    rows = tf.data.Dataset.range(40)
-    ragged = rows.map(lambda i: tf.range(i % 5)).ragged_batch(4)
-    sparse = rows.map(lambda i: tf.sparse.SparseTensor([[i % 5]], [1.0], [5])).batch(4)
-    for dataset in (
-        rows.map(lambda i: {"image": tf.zeros((8, 8)), "label": i}).batch(4),
-        rows.map(lambda i: (tf.zeros((8, 8)), {"label": i})).batch(4),
-        ragged,
-        sparse,
-        rows.map(lambda i: tf.strings.as_string(i)).batch(4),
-    ):
-        assert recorder.record(dataset, FAST, steps=4, warmup=1).run.images == 16
-
-
-def test_a_warm_up_of_the_first_batch_alone_is_enough(tf):
-    consumer = Counting()
-    trace = recorder.record(tf.data.Dataset.range(6).batch(1), consumer, steps=5, warmup=1)
-    assert trace.run.steps == 5
-    assert len(consumer.seen) == 6
 
 
 # -- in a terminal -------------------------------------------------------------------------
@@ -780,15 +678,6 @@ def test_the_bar_is_hidden_from_logs_and_closed_where_asked_for(tf, capfd):
     with pytest.raises(ValueError, match="ended after"):
         recorder.record(dataset, FAST, steps=5, warmup=50, progress=True)
     assert not [t for t in set(threading.enumerate()) - before if "TMonitor" in type(t).__name__]
-
-
-def test_the_recorder_is_imported_without_tensorflow():
-    import subprocess
-
-    code = (
-        "import sys, labkit.recording.recorder, labkit.recording.tfdata.xplane; sys.exit('tensorflow' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_a_session_ends_with_its_block(tf, tmp_path):

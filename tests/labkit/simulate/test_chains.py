@@ -73,7 +73,7 @@ def chains(draw):
     return (Step("Range"), *found, *draw(st.lists(PARALLEL_MAP, max_size=1)), *draw(st.lists(ONE_STEP, max_size=3)))
 
 
-@settings(max_examples=400)
+@settings(max_examples=250)
 @given(chains(), st.integers(0, 7), st.integers(1, 4), st.integers(1, 6), st.integers(0, 20), st.booleans())
 def test_with_a_core_for_every_thread_every_step_comes_when_the_max_plus_recursion_says(
     chain, elements, records, pool, train, ordered

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import psutil
 import pytest
@@ -14,7 +13,7 @@ from interrupts import interruptible
 from waiting import ended, until
 
 from labkit.common import shipped
-from labkit.sources import photo_files, photos, tfds_sets
+from labkit.sources import photo_files, photos
 from labkit.sources.photo_files import generator
 
 MAKE_SMALL = "import sys; from labkit import photos; photos.load(scale='small', home=sys.argv[1], progress=False)"
@@ -120,16 +119,6 @@ def test_two_processes_may_prepare_the_same_set_at_once(tmp_path):
     assert not photo_files.faults(photo_files.folder(tmp_path), 160, thorough=True)
 
 
-@pytest.mark.long
-def test_painting_works_in_a_process_that_has_tensorflow_running(tmp_path):
-    import tensorflow as tf
-
-    assert int(tf.reduce_sum(tf.range(10))) == 45
-    place = photo_files.folder(tmp_path)
-    photo_files.make(place, range(6), progress=False)
-    assert not photo_files.faults(place, 6, thorough=True)
-
-
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("damage", ["flip a bit", "cut short", "empty", "delete"])
 def test_a_damaged_photo_is_found_named_and_made_again(few, damage):
@@ -154,20 +143,6 @@ def test_a_damaged_photo_is_found_named_and_made_again(few, damage):
 
 def identities_of_others(place, path):
     return {other: other.stat().st_mtime_ns for other in place.glob("*/*.jpg") if other != path}
-
-
-@pytest.mark.long
-def test_preparing_names_the_damaged_photo(few, tmp_path, monkeypatch):
-    monkeypatch.setattr(tfds_sets, "problem", lambda: "the files are enough here")
-    photos.load(scale="tiny", home=tmp_path, progress=False)
-    path = photo_files.folder(tmp_path) / generator.plan(42).file
-    good = path.read_bytes()
-    path.write_bytes(good[:-40] + bytes(38) + good[-2:])
-    # A file of the right size passes the quick look; every byte is compared on prepare.
-    assert photo_files.faults(photo_files.folder(tmp_path), 160, thorough=True) == [(42, path, "damaged")]
-    with pytest.warns(UserWarning, match=f"made again.*{path.name}"):
-        photos.prepare("tiny", tmp_path, progress=False)
-    assert path.read_bytes() == good
 
 
 def test_a_line_cut_short_by_a_kill_costs_one_photo_and_no_more(few):
@@ -236,47 +211,6 @@ def test_a_place_that_cannot_be_a_folder_is_one_sentence(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=r"cannot be written \(.*\): set LABKIT_DATA to a folder that can"):
         photos.load(scale="tiny", home=tmp_path / "file", progress=False)
-
-
-@pytest.mark.long
-def test_the_progress_bar_counts_what_is_made_and_is_silent_when_told(tmp_path, capfd, monkeypatch):
-    monkeypatch.delenv("LABKIT_FAST", raising=False)
-    photo_files.make(tmp_path / "a", range(3))
-    assert "3/3" in capfd.readouterr().err
-    photo_files.make(tmp_path / "b", range(3), progress=False)
-    monkeypatch.setenv("LABKIT_FAST", "1")
-    photo_files.make(tmp_path / "c", range(3))
-    assert capfd.readouterr().err == ""
-
-
-@pytest.mark.long
-def test_the_generator_is_found_in_a_checkout_and_in_a_wheel(tmp_path):
-    site = tmp_path / "site"
-    package = shipped.folder("data/lab_photos")
-    assert package.is_dir()
-    shutil.copytree(Path(photo_files.__file__).parents[1], site / "labkit", ignore=shutil.ignore_patterns("_data"))
-    shutil.copytree(package, site / "labkit" / "_data" / "lab_photos")
-    code = (
-        "import sys, pathlib; from labkit.common import shipped; from labkit.sources import photo_files, photos;"
-        "print(shipped.__file__); print(photos.home());"
-        "photo_files.make(pathlib.Path(sys.argv[1]), range(2), progress=False)"
-    )
-    environment = {k: v for k, v in os.environ.items() if k != "LABKIT_DATA"}
-    environment |= {"PYTHONPATH": str(site), "XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "made")],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    where, home = done.stdout.splitlines()
-    assert where.startswith(str(site))
-    assert home.startswith(str(tmp_path))
-    assert "labkit" in home
-    assert (tmp_path / "made" / generator.plan(1).file).read_bytes() == generator.make(1)
 
 
 def test_a_damaged_installation_is_named():

@@ -2,8 +2,6 @@
 
 import os
 import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,13 +10,6 @@ import pytest
 
 from labkit.sources import photos
 from labkit.sources.photo_files import generator
-
-
-@pytest.fixture(scope="session")
-def tiny_home(tmp_path_factory):
-    home = tmp_path_factory.mktemp("home")
-    photos.load(scale="tiny", home=home, progress=False)
-    return home
 
 
 @pytest.fixture
@@ -36,8 +27,7 @@ def own(tmp_path):
     return root
 
 
-def test_the_lab_s_own_set_is_made_on_first_use_and_described(tiny_home):
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+def test_the_lab_s_own_set_is_described(album):
     assert len(album) == 160
     assert album.classes == generator.CLASSES
     assert [Path(path).parent.name for path in album.paths[:12]] == [*generator.CLASSES, "balloon", "boat"]
@@ -49,18 +39,17 @@ def test_the_lab_s_own_set_is_made_on_first_use_and_described(tiny_home):
     assert set(np.bincount(album.validation.labels)) == {2}
 
 
-def test_repr_and_summary_are_stable_and_tell_what_is_there(tiny_home):
-    first, second = (photos.load(scale="tiny", home=tiny_home, progress=False) for _ in range(2))
+def test_repr_and_summary_are_stable_and_tell_what_is_there():
+    first, second = (photos.load(scale="tiny", progress=False) for _ in range(2))
     assert repr(first) == repr(second)
     assert re.fullmatch(r"Photos\(lab_photos/tiny, 160 photos, 10 classes, \d+\.\d MB\)", repr(first))
     assert "140 train, 20 validation" in first.summary()
     assert "balloon 16" in first.summary()
 
 
-def test_files_is_a_dataset_of_paths_and_labels_that_plain_tf_data_reads(tiny_home):
+def test_files_is_a_dataset_of_paths_and_labels_that_plain_tf_data_reads(album):
     import tensorflow as tf
 
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
     listed = list(album.files().as_numpy_iterator())
     assert [path.decode() for path, _ in listed] == list(album.paths)
     assert [int(label) for _, label in listed] == album.labels.tolist()
@@ -69,16 +58,14 @@ def test_files_is_a_dataset_of_paths_and_labels_that_plain_tf_data_reads(tiny_ho
     assert tf.io.decode_jpeg(tf.io.read_file(path), channels=3).shape[-1] == 3
 
 
-def test_taking_a_few_keeps_all_classes_and_refuses_more_than_there_are(tiny_home):
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+def test_taking_a_few_keeps_all_classes_and_refuses_more_than_there_are(album):
     assert set(album.take(10).labels) == set(range(10))
     for count in (0, -1, 161):
         with pytest.raises(ValueError, match=f"count is {count}; allowed: .*1 to 160 of lab_photos/tiny"):
             album.take(count)
 
 
-def test_photos_are_picked_by_numbers_or_by_a_mask_and_by_nothing_else(tiny_home):
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+def test_photos_are_picked_by_numbers_or_by_a_mask_and_by_nothing_else(album):
     boats = album.reordered(album.labels == 1)
     assert boats.paths == tuple(path for path in album.paths if Path(path).parent.name == album.classes[1])
     assert set(boats.labels) == {1}
@@ -89,20 +76,19 @@ def test_photos_are_picked_by_numbers_or_by_a_mask_and_by_nothing_else(tiny_home
             album.reordered(rows)
 
 
-def test_columns_cannot_be_changed_by_accident(tiny_home):
-    album = photos.load(scale="tiny", home=tiny_home, progress=False)
+def test_columns_cannot_be_changed_by_accident(album):
     with pytest.raises(ValueError, match="read-only"):
         album.labels[0] = 3
 
 
-def test_scale_comes_from_the_environment_and_an_unknown_one_is_named(tiny_home, monkeypatch):
+def test_scale_comes_from_the_environment_and_an_unknown_one_is_named(album, monkeypatch):
     monkeypatch.setenv("LABKIT_SCALE", "tiny")
-    assert len(photos.load(home=tiny_home, progress=False)) == 160
+    assert len(photos.load(progress=False)) == 160
     monkeypatch.setenv("LABKIT_SCALE", "huge")
     with pytest.raises(ValueError, match="LABKIT_SCALE is 'huge'; allowed: tiny, small, full"):
-        photos.load(home=tiny_home)
+        photos.load()
     with pytest.raises(ValueError, match="scale is ''; allowed: tiny, small, full"):
-        photos.load(scale="", home=tiny_home)
+        photos.load(scale="")
 
 
 def test_home_is_what_labkit_data_says_else_build_data_of_the_checkout(monkeypatch, tmp_path, root):
@@ -112,12 +98,6 @@ def test_home_is_what_labkit_data_says_else_build_data_of_the_checkout(monkeypat
     assert photos.home() == Path("~/there").expanduser()
     monkeypatch.delenv("LABKIT_DATA")
     assert photos.home() == root / "build" / "data"
-
-
-def test_importing_the_room_does_not_import_tensorflow():
-    code = "import sys; from labkit import photos; photos.home(); print('tensorflow' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
 
 
 # -- a folder of the reader's own -----------------------------------------------
@@ -163,10 +143,6 @@ def spoil(own, what):
     good = generator.make(0)
     if what == "text":
         bad.write_text("I am no photo")
-    elif what == "PNG":
-        bad.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(50))
-    elif what == "empty file":
-        bad.touch()
     elif what == "cut short":
         bad.write_bytes(good[: len(good) // 2])
     elif what == "cut short behind a thumbnail":
@@ -178,8 +154,6 @@ def spoil(own, what):
         bad.write_bytes(good[:100])
     elif what == "text between markers":
         bad.write_bytes(b"\xff\xd8\xff" + b"Iam no photo at all" * 9 + b"\xff\xd9")
-    elif what == "page":
-        bad.write_text("<!DOCTYPE html><html>not found</html>")
     elif what == "line break":
         bad = own / "cats" / "two\nlines.jpg"
         bad.touch()
@@ -187,8 +161,6 @@ def spoil(own, what):
         bad.symlink_to(bad)
     elif what == "broken link":
         bad.symlink_to(own / "nowhere")
-    elif what == "pipe":
-        os.mkfifo(bad)
     elif what == "nested folder":
         bad.mkdir()
     elif what == "loose photo":
@@ -204,17 +176,13 @@ def spoil(own, what):
     ("what", "sentence"),
     [
         ("text", r"bad\.jpg is not a JPEG file but something else \(it starts with b'I am no '\)"),
-        ("PNG", r"bad\.jpg is not a JPEG file but a PNG image: convert it"),
-        ("empty file", r"bad\.jpg is an empty file"),
         ("cut short", r"bad\.jpg is cut short: it has no end-of-image marker"),
         ("cut short behind a thumbnail", r"bad\.jpg is cut short: it has no end-of-image marker"),
         ("cut in the header", r"bad\.jpg is cut short: it ends inside its header"),
         ("text between markers", r"bad\.jpg is a damaged JPEG file: no segment of a header begins at byte 2"),
-        ("page", r"bad\.jpg is not a JPEG file but a text file: convert it"),
         ("line break", r"two\\nlines\.jpg' is an empty file"),
         ("loop", r"bad\.jpg cannot be read: Too many levels of symbolic links"),
         ("broken link", r"bad\.jpg is not a file: its link leads nowhere"),
-        ("pipe", r"bad\.jpg is not a file"),
         ("nested folder", r"bad\.jpg is a folder within a class: the layout is my photos/<class>/<photo>\.jpg"),
         ("loose photo", r"loose\.jpeg lies outside a class"),
         ("empty class", r"dogs is empty: a class needs at least one JPEG"),
@@ -282,40 +250,6 @@ def test_a_name_that_is_not_utf8_is_named(own):
         photos.load(own)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name themselves")
-def test_a_class_whose_name_is_not_utf8_is_named(own):
-    (own / "cats").rename(own / os.fsdecode(b"K\xe4fer"))
-    with pytest.raises(ValueError, match=r"K\\xe4fer/IMG 0.JPG' is not UTF-8: rename the file or its folder"):
-        photos.load(own)
-
-
-def test_a_file_that_may_not_be_read_is_named(own):
-    locked = own / "cats" / "IMG 2.JPG"
-    locked.chmod(0)
-    code = (
-        "import os, sys\n"
-        "import tqdm.auto\n"
-        "from labkit import photos\n"
-        "if os.geteuid() == 0: os.seteuid(65534)\n"
-        "try: photos.load(sys.argv[1])\n"
-        "except ValueError as error: print(error)"
-    )
-    for folder in (own, *own.parents):
-        if folder.stat().st_uid == os.geteuid() and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
-    done = subprocess.run([sys.executable, "-c", code, str(own)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == f"{locked} cannot be read: Permission denied"
-
-
 def test_columns_of_different_lengths_are_refused():
     with pytest.raises(ValueError, match=r"labels has shape \(1,\); there are 2 paths"):
         photos.Photos("x", ("a", "b"), np.zeros(1), ("c",), np.zeros(2), np.zeros(2))
-
-
-def test_a_damaged_home_is_made_whole_on_load(tiny_home, tmp_path):
-    home = tmp_path / "home"
-    shutil.copytree(tiny_home, home)
-    victim = Path(photos.load(scale="tiny", home=home).paths[5])
-    victim.unlink()
-    assert Path(photos.load(scale="tiny", home=home, progress=False).paths[5]).read_bytes() == generator.make(5)

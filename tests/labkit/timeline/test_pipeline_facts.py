@@ -99,22 +99,6 @@ def test_what_works_beside_a_parallel_map_does_not_call_its_ops(below):
     assert said(make) == "prep.less-work"
 
 
-@pytest.mark.parametrize("fused", ["ParallelMapV2", "MapAndBatch"])
-def test_a_map_that_reads_and_works_in_turn_has_calls_enough(fused):
-    """Each of two threads reads for half of its time: of the work alone, there is 1.3 at a time."""
-
-    def make(a):
-        spans = asked(f"{BATCH}::{fused}")(a)
-        for thread, first in (("worker 1", 0.0), ("worker 2", 1.3)):
-            for k in range(3):
-                b = a + first + 2.6 * k
-                spans.append((thread, "ReadFile:ReadFile", "read", b, b + 1.2))
-                spans.append((thread, "DecodeJpeg:DecodeJpeg", "decode", b + 1.2, min(b + 2.6, a + 9.9)))
-        return spans
-
-    assert said(make) in ("prep.less-work", "fetch.more-reads")
-
-
 def test_a_parallel_map_that_reads_is_not_told_to_read_in_one():
     read = ("worker", "ReadFile:ReadFile", "read")
     assert said(lambda a: [*asked(PARALLEL)(a), (*read, a, a + 9.8)]) == "fetch.more-reads"
@@ -175,22 +159,6 @@ def test_a_loop_inside_a_map_is_seen_by_how_often_an_op_runs(turns, node):
     assert turns == 4 or "it runs Mul 50 times" in stalls.advice
 
 
-@pytest.mark.parametrize("turns", [4, 50])
-def test_a_loop_whose_time_lies_in_many_ops_is_seen_beside_an_op_that_took_more_than_each(turns):
-    def make(a):
-        spans, turn = asked(f"{BATCH}::Map")(a), 6 / turns
-        spans += [("worker", "map/TensorListStack:TensorListStack", "map", a + 6.1, a + 9.8)]
-        for k in range(turns):
-            for n, op in enumerate(("Mul", "Slice")):
-                start = a + (k + n / 2) * turn
-                spans.append(("worker", f"map/while/body/_1/{op}:{op}", "map", start, start + 0.48 * turn))
-        return spans
-
-    stalls = recorded(make).stalls
-    assert stalls.blame == "TensorListStack"
-    assert (stalls.rules[-1] == "prep.loop") == (turns == 50)
-
-
 def filter_of_many(a):
     """One of 50 elements passes a filter, or 50 of them make a group."""
     node = f"{BATCH}::Filter"
@@ -207,26 +175,12 @@ def interleave_of_short_ones(a):
     return spans + in_threads("DecodeJpeg:DecodeJpeg", a, 48)
 
 
-def fused_below_a_map(a):
-    """A map of batches, and the one that makes their elements, of which nobody knows how many it was asked for."""
-    spans = [*asked(PARALLEL)(a), ("pool", f"{PARALLEL}::MapAndBatch", "iterator", a, a + 9.9)]
-    return spans + in_threads("Mul:Mul", a, 64)
-
-
 def op_at_many_places(a):
     ops = [("worker", f"x/Mul_{k}:Mul", "map", a + k / 5, a + (k + 0.9) / 5) for k in range(48)]
     return [*asked(f"{BATCH}::Map")(a), *ops]
 
 
-def files_in_a_batch(a):
-    """An op that takes one value only cannot be one op for all values."""
-    ops = [("worker", "map/DecodeJpeg:DecodeJpeg", "decode", a + k / 5, a + (k + 0.9) / 5) for k in range(48)]
-    return [*asked(f"{BATCH}::Map")(a), *ops]
-
-
-@pytest.mark.parametrize(
-    "make", [filter_of_many, interleave_of_short_ones, fused_below_a_map, op_at_many_places, files_in_a_batch]
-)
+@pytest.mark.parametrize("make", [filter_of_many, interleave_of_short_ones, op_at_many_places])
 def test_ops_that_run_often_for_another_reason_are_no_loop(make):
     assert said(make) != "prep.loop"
 
@@ -251,38 +205,6 @@ def test_elements_that_go_one_by_one_are_counted(node, count, through):
     stalls = recorded(lambda a: [*asked(path.rpartition("::")[0])(a), *many_calls(path, a, count)]).stalls
     assert (stalls.rules[-1] == "small.one-by-one") == bool(through)
     assert not through or f"{count} elements a step go one by one through {through}" in stalls.advice
-
-
-@pytest.mark.parametrize(
-    ("behind", "found"),
-    [("BatchV2", True), ("BatchV2::Shuffle", True), ("PaddedBatchV2", False), ("BatchV2::Zip", False)],
-)
-def test_an_array_that_is_sliced_for_a_batch_is_found_below_a_map_of_whole_batches(behind, found):
-    """As characters of a text, put together to sequences, and those to batches."""
-    above = f"{BATCH}::Shuffle::ForeverRepeat::ParallelMapV2"
-    node = f"{above}::{behind}::TensorSlice"
-
-    def make(a):
-        spans = [*asked(above)(a), ("pool", node.rpartition("::")[0], "iterator", a, a + 9.9)]
-        spans += [("pool", node, "iterator", a + k / 50, a + (k + 0.9) / 50) for k in range(480)]
-        return [*spans, ("pool", "x/StridedSlice:StridedSlice", "map", a + 9.7, a + 9.9)]
-
-    assert (said(make) == "small.one-by-one") == found
-
-
-def test_windows_that_begin_a_dataset_each_are_counted():
-    flat = f"{BATCH}::FlatMap"
-
-    def make(a):
-        spans = []
-        for k in range(10):
-            spans.append(("next", flat, "iterator", a + k, a + k + 0.9))
-            spans.append(("next", f"{flat}::BatchV2", "batch", a + k, a + k + 0.2))
-            spans += [("next", f"{flat}::BatchV2::Window", "iterator", a + k + j / 100, a + k + (j + 0.5) / 100)
-                      for j in range(16)]  # fmt: skip
-        return spans
-
-    assert said(make) == "small.one-by-one"
 
 
 KERAS = f"{BATCH}::Prefetch::Zip::ParallelMapV2", "Zip::ParallelMapV2", "Zip::ForeverRepeat::FromTensor"
@@ -356,22 +278,6 @@ def test_a_cache_that_take_never_lets_get_full_is_told_from_one_that_fills(ends)
     assert (said(make) == "work.endless-cache") == bool(ends)
 
 
-@pytest.mark.parametrize(
-    ("below", "grows"), [("ForeverRepeat", True), ("Zip::ForeverRepeat", False), ("FiniteRepeat", False)]
-)
-@pytest.mark.parametrize("kind", ["MemoryCacheImpl", "FileCacheImpl"])
-def test_a_cache_of_what_is_repeated_for_ever_is_never_read(kind, below, grows):
-    cache = f"{BATCH}::{kind}"
-
-    def make(a):
-        path = f"{cache}::ParallelMapV2::{below}"
-        spans = asked(cache, f"{cache}::ParallelMapV2")(a)
-        spans += [("pool", node, "iterator", a, a + 0.1) for node in (path, f"{path}::TensorSlice")]
-        return [*spans, *in_threads("DecodeJpeg:DecodeJpeg", a, 20)]
-
-    assert (said(make) == "work.endless-cache") == grows
-
-
 def dropping(node, below, made):
     """Return what makes so many elements in each step, of which a node above lets some through."""
     path = f"{BATCH}::{node}"
@@ -413,36 +319,11 @@ def filter_before_the_work(a):
     return spans
 
 
-def costly_filter(a):
-    """Its predicate runs for four elements, of which one passes."""
-    node, spans = f"{BATCH}::Filter", asked(f"{BATCH}::Filter")(a)
-    for k in range(4):
-        spans.append(("next", f"{node}::Map", "iterator", a + 2.4 * k, a + 2.4 * k + 0.05))
-        spans.append(("worker", "sort/TopKV2:TopKV2", "map", a + 2.4 * k + 0.1, a + 2.4 * (k + 1)))
-    return spans
-
-
-def frames_of_windows(a):
-    """Each of two clips in a batch is a window of eight frames."""
-    clips = f"{BATCH}::FlatMap"
-    spans = asked(clips, f"{clips}::Window", f"{clips}::BatchV2")(a)
-    spans += [("next", f"{clips}::BatchV2::Window", "iterator", a + k / 2, a + k / 2 + 0.01) for k in range(16)]
-    return spans + calling(f"{clips}::Window::Map", a, 16)
-
-
-def skip_of_batches(a):
-    skip = f"{BATCH}::FiniteSkip"
-    return [*asked(skip, f"{skip}::BatchV2::ParallelMapV2")(a), *in_threads("DecodeJpeg:DecodeJpeg", a, 16)]
-
-
 @pytest.mark.parametrize(
     ("make", "images", "rule"),
     [
         (filter_before_the_work, 4, "prep.parallel-map"),
-        (costly_filter, 1, "prep.in-turn"),
-        (frames_of_windows, 2, "prep.parallel-map"),
         (lambda a: calling(f"{ROOT}::BatchV2::BatchV2::Map", a, 16), 2, "prep.parallel-map"),
-        (skip_of_batches, 16, "prep.less-work"),
     ],
 )
 def test_who_drops_nothing_that_was_made_is_not_accused(make, images, rule):

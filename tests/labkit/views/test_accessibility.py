@@ -26,7 +26,6 @@ from labkit.recording.measures import Measures
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 from labkit.views.layout import TimelineLayout
-from labkit.views.picture import Photographs
 
 ROOT = Path(__file__).resolve().parents[3]
 STORED = [p for p in sorted((ROOT / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
@@ -78,19 +77,6 @@ def test_every_stored_picture_and_table_has_its_words(path):
 )
 def test_what_has_no_words_is_found(data):
     assert words_missing({"data": data})
-
-
-@pytest.mark.long
-def test_photos_have_names_sizes_and_words_in_every_viewer(album):
-    first = dict(zip(album.classes, album.paths, strict=False))
-    sheet = Photographs(first)
-    data, metadata = sheet._repr_mimebundle_()
-    assert words_missing({"data": data, "metadata": metadata}) is None
-    assert all(name in sheet.alt and name in str(sheet) for name in album.classes)
-    assert f"{Path(album.paths[0]).stat().st_size:,} bytes" in repr(sheet)
-    assert sheet.jpeg("dark") != sheet.jpeg("light")
-    with pytest.raises(ValueError, match="0 photos in 5 columns; allowed: at least one of each"):
-        Photographs({})
 
 
 def test_every_table_that_the_lab_shows_has_named_rows_and_columns():
@@ -245,7 +231,10 @@ def test_the_tables_for_screen_readers_hold_the_numbers(shown):
     rows = panel.locator("table").nth(1).locator("tbody tr").all_inner_texts()
     for row, gap in zip(rows, timeline.gaps, strict=True):
         assert f"{gap.start_ns / 1e6:.3f}\t{gap.length_ns / 1e6:.3f}" in row
+    assert all(cause.text in row for row, cause in zip(rows, timeline.causes, strict=True))
     assert f"{timeline.busy:.1%}".replace("%", " %") in panel.locator("table").first.inner_text()
+    panel.get_by_role("button", name="show gap 3").click()
+    assert page.locator(".lt-detail").inner_text().startswith("Gap 3")
 
 
 @pytest.mark.browser
@@ -320,28 +309,23 @@ def test_headings_follow_each_other_and_links_and_images_have_words(path):
     )
 
 
-@pytest.mark.parametrize("levels", [[2], [1, 3], [1, 2, 2, 4]])
-def test_a_jump_is_found(levels):
-    assert jumps(levels)
-    assert EMPTY.fullmatch("here")
-    assert not EMPTY.fullmatch("the first notebook")
-
-
-@pytest.fixture
-def pages(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory):
     """The two pages that the lab writes: the tour, and a class of one."""
     import tour
 
-    monkeypatch.setenv("LABKIT_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(gradebook, "session", gradebook.Journal())
-    monkeypatch.setattr(predictions, "session", {})
+    here = tmp_path_factory.mktemp("pages")
     made = {"tour": tour.render(Measures.from_traces({"a rung": [job()], "another": [job(wait=2)]}))}
-    grading.check("01.1", None)
-    handin.submit("s1", folder=tmp_path / "results", quiet=True)
-    made["class"] = handin.gather(tmp_path / "results").html()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LABKIT_DATA", str(here / "data"))
+        patch.setattr(gradebook, "session", gradebook.Journal())
+        patch.setattr(predictions, "session", {})
+        grading.check("01.1", None)
+        handin.submit("s1", folder=here / "results", quiet=True)
+    made["class"] = handin.gather(here / "results").html()
     for name, text in made.items():
-        (tmp_path / f"{name}.html").write_text(text, encoding="utf-8")
-    return {name: tmp_path / f"{name}.html" for name in made}
+        (here / f"{name}.html").write_text(text, encoding="utf-8")
+    return {name: here / f"{name}.html" for name in made}
 
 
 def test_pages_have_a_language_a_title_headings_and_tables_that_can_be_followed(pages):

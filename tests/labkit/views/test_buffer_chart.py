@@ -20,7 +20,7 @@ def modelled(depth, load, train, steps=12, warmup=0):
     return simulated(costs, knobs, steps, warmup, 0, None, {"name": "x", "source": "a test"})
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(1, 5), st.integers(2, 40), st.integers(2, 40), st.integers(0, 9))
 def test_the_level_stays_between_empty_and_full_and_changes_by_one(depth, load, train, warmup):
     ns, level = buffer_chart.level(modelled(depth, load, train, warmup=warmup), depth)

@@ -6,8 +6,6 @@ import collections
 import itertools
 import math
 import statistics
-import subprocess
-import sys
 
 import pytest
 from hypothesis import given, settings
@@ -47,7 +45,7 @@ def boxes(axes):
     return [text.get_window_extent() for text in axes.texts if text.get_text()]
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.dictionaries(NAMES, ROUNDS, min_size=1, max_size=8))
 def test_a_bar_is_as_long_as_the_median_of_its_rounds(values):
     axes = axes_of(bars_of(values))
@@ -56,7 +54,7 @@ def test_a_bar_is_as_long_as_the_median_of_its_rounds(values):
     assert axes.get_xlim()[0] == 0, "a bar that does not begin at zero lies about ratios"
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(st.dictionaries(NAMES, st.lists(ROUNDS, min_size=3, max_size=3), min_size=1, max_size=14))
 def test_a_line_goes_through_the_medians(series):
     axes = axes_of(lines_of([1, 2, 8], series, log_x=True))
@@ -72,7 +70,7 @@ def test_the_whisker_goes_from_the_lowest_round_to_the_highest():
     assert [3, 7] in [list(line.get_ydata()) for line in axes.lines]
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.dictionaries(NAMES, st.lists(VALUES, min_size=2, max_size=2), min_size=2, max_size=14))
 def test_names_of_lines_do_not_touch_and_stay_on_the_page(series):
     axes = axes_of(lines_of([1, 2], series))
@@ -97,11 +95,6 @@ def test_names_of_neighbouring_points_do_not_touch():
     places = boxes(axes_of(points_of(crowd)))
     assert len(places) == len(crowd)
     assert not any(a.overlaps(b) for a, b in itertools.combinations(places, 2))
-
-
-def test_a_point_may_be_given_by_its_rounds_and_stands_at_their_median():
-    (spot,) = axes_of(points_of({"JPEG": (100, [7.0, 2.0, 3.0])})).lines
-    assert spot.get_xydata().tolist() == [[100, 3]]
 
 
 def test_panels_draw_the_same_names_once_and_each_unit_from_zero():
@@ -212,15 +205,3 @@ def test_a_sweep_shows_every_round_and_what_a_gain_in_proportion_would_be():
     for x in ([2, 4], [0, 1, 2]):
         with pytest.raises(ValueError, match="allowed: a number above 0 for each of 3 pipelines"):
             charts.sweep(measured, x, x_label="threads", title="Sweep")
-
-
-def test_numpy_numbers_are_numbers():
-    import numpy as np
-
-    assert bars_of({"a": np.float32(2), "b": np.array([1, 2, 3])}).text.endswith("2 [1–3]")
-    assert lines_of(np.array([1, 2]), {"a": np.array([1, 2])}).text
-
-
-def test_importing_charts_imports_no_matplotlib():
-    code = "import sys, labkit.views.charts; sys.exit('matplotlib' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -86,13 +86,13 @@ def traces(draw):
     return Trace.from_spans(spans, kinds=KINDS, origin=draw(st.sampled_from(["measured", "modelled"])))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(traces())
 def test_every_span_of_the_window_is_there_once_to_the_nanosecond(trace):
     assert Read(TimelineLayout([trace]).encode()).spans() == rows_of(trace)
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(traces())
 def test_spans_of_a_series_never_overlap_and_rise(trace):
     read = Read(TimelineLayout([trace]).encode())
@@ -105,7 +105,7 @@ def test_spans_of_a_series_never_overlap_and_rise(trace):
     assert (taken == 1).all(), "every row of the columns belongs to one series"
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(traces(), st.integers(1, 50), st.data())
 def test_two_look_ups_give_the_time_covered_at_every_zoom(trace, width, data):
     """The promise on which the page builds: sums before each span are all that is needed."""
@@ -122,7 +122,7 @@ def test_two_look_ups_give_the_time_covered_at_every_zoom(trace, width, data):
         assert np.diff(until).tolist() == covered.tolist()
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(traces(), min_size=1, max_size=2))
 def test_places_never_overlap_and_hold_every_lane(given_traces):
     header = TimelineLayout(given_traces, ["before", "after"][: len(given_traces)]).header
@@ -152,30 +152,12 @@ def test_waits_have_a_lane_only_where_they_are_not_the_gaps_and_stay_in_the_tabl
         assert "waits for a batch" in header["runs"][0]["tables"]
 
 
-@pytest.mark.parametrize(("cpus", "line"), [(1, 1), (5, 5), (9, 0), (None, 0)])
-def test_a_band_has_a_line_at_the_number_of_cores_where_it_reaches_it(cpus, line):
-    """Five workers work at once."""
-    header = TimelineLayout([job(workers=5, host={"cpus": cpus})]).header
-    band = next(item for item in header["layouts"]["stacked"]["items"] if "band" in item)
-    assert (band["most"], band["cores"]) == (5, line)
-    assert [entry["label"] for entry in header["legend"] if entry["category"] == -1] == (
-        [f"number of cores: {line}"] if line else []
-    )
-
-
 def test_storage_is_called_by_its_name_and_downloaded_as_it_was_recorded():
     raw = "SingleElementIterator::FiniteTake::Sleep"
     spans = [Span("worker 1", raw, "read", 0, 400, -1), Span("worker 1", "Iterator::Map", "iterator", 0, 900, -1)]
     about = TimelineLayout([Trace.from_spans(spans, kinds=KINDS)]).header["runs"][0]
     assert sorted(about["names"]) == ["Iterator::Map", "modelled storage"]
     assert about["ops"] == {about["names"].index("modelled storage"): raw}
-
-
-def test_what_tells_no_cause_promises_none():
-    for explain in (True, False):
-        header = TimelineLayout([Timeline(job(), explain=explain)]).header
-        words = header["hint"] + header["legend"][-1]["label"]
-        assert ("cause" in words) == explain
 
 
 def test_the_overview_has_the_busy_share_of_the_whole_run():
@@ -236,13 +218,7 @@ def test_only_the_window_is_there():
     assert Read(TimelineLayout([trace]).encode()).spans() == rows_of(trace.slice(*trace.run.window_ns))
 
 
-def test_an_empty_trace_has_an_empty_lane():
-    header = TimelineLayout([Trace.from_spans([])]).header
-    assert [lane["name"] for lane in header["runs"][0]["lanes"]] == ["accelerator"]
-    assert Read(TimelineLayout([Trace.from_spans([])]).encode()).spans() == []
-
-
-def test_a_million_spans_take_less_than_20_bytes_each():
+def test_a_span_of_a_hundred_thousand_takes_less_than_20_bytes():
     trace = crowd(100_000)
     assert len(TimelineLayout([trace]).encode()) < 20 * len(trace)
 
@@ -253,12 +229,3 @@ def test_the_alternative_text_holds_the_numbers():
     assert "before: modelled" in alt
     assert "accelerator busy 57.1 %" in alt
     assert "idle 15.0 ms in 5 gaps" in alt
-
-
-def test_what_cannot_be_shown_is_refused_in_a_sentence():
-    with pytest.raises(TypeError, match="a Trace or a Timeline can be shown, got list"):
-        TimelineLayout([[]])
-    with pytest.raises(ValueError, match="one text for each of the 2 timelines"):
-        TimelineLayout([job(), job()], ["before"])
-    with pytest.raises(ValueError, match="allowed: one text for each"):
-        TimelineLayout([], [])

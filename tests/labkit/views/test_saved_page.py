@@ -66,17 +66,3 @@ def test_a_saved_page_lives_without_a_network(chromium, tmp_path, theme):
     assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [path.as_uri()]
     assert errors == []
     page.close()
-
-
-@pytest.mark.browser
-def test_a_saved_page_is_a_picture_where_scripts_do_not_run(chromium, tmp_path):
-    path = labkit.save(job(), tmp_path / "run.html")
-    page = chromium.new_page(java_script_enabled=False)
-    page.goto(path.as_uri())
-    picture = page.locator("main img").first
-    assert picture.is_visible()
-    assert picture.bounding_box()["width"] > 500
-    assert len(picture.get_attribute("alt")) > 40
-    page.get_by_text("In words and numbers").click()
-    assert page.get_by_role("region", name="In words and numbers").is_visible()
-    page.close()

@@ -19,7 +19,6 @@ from traces import job as job_in_turns
 
 import labkit
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import Trace
 from labkit.views import widget
 from labkit.views.layout import TimelineLayout
 
@@ -145,19 +144,6 @@ def test_both_hooks_publish_the_same_and_an_update_reaches_every_place_where_it_
     script = SESSION.format(places=[str(here), str(here.parents[1] / "support")])
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-def test_a_widget_does_not_need_tensorflow_and_is_not_imported_with_labkit():
-    code = (
-        "import sys, labkit; assert 'anywidget' not in sys.modules; labkit.show; assert 'tensorflow' not in sys.modules"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-def test_an_empty_trace_is_shown_with_words():
-    made = labkit.show(Trace.from_spans([]))
-    assert "no spans" in str(made)
-    assert "image/png" in made._repr_mimebundle_()[0]
 
 
 def test_bad_arguments_are_refused_in_a_sentence():
