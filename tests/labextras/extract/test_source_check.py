@@ -60,8 +60,8 @@ def test_good_rows_are_counted(tmp_path, line):
         (",1,1", "a field is empty; allowed: a text that is not empty"),
         ("b.jpg,1", "2 fields in place of 3"),
         ("b.jpg,1,1,x", "4 fields in place of 3"),
-        ('a"b.jpg,3,1', source_check._QUOTE),
-        (' "a.jpg",3,1', source_check._QUOTE),
+        ('a"b.jpg,3,1', "a field has a quote inside; allowed: quotes around a whole field, and those inside doubled"),
+        (' "a.jpg",3,1', "a field has a quote inside; allowed: quotes around a whole field, and those inside doubled"),
     ],
 )
 def test_what_stops_tensorflow_is_named_with_file_line_and_column(tmp_path, line, words):
