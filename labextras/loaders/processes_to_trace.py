@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from labextras.loaders.loader_facts import Loader
 from labextras.loaders.shared_spans import Process
 from labkit.timeline.lanes import GET, PUT, RESTS, WORK
+from labkit.timeline.nesting import depths
 from labkit.timeline.run import OpTime, Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 from labkit.timeline.wording import WITH_CONSUMER, WORKER
@@ -84,16 +85,16 @@ def to_trace(
             # A thread that waits for its next task rests; only in the thread that drives the others it is a wait.
             rests = resting & (not process.threads.get(number, {"main": True})["main"])
             mine = table[:, (records["thread"] == number) & ~rests]
-            if process.threads.get(number, {}).get("called", "").startswith("labkit "):
-                continue
-            if not _WORK.intersection(mine[4].tolist()):
+            if called[number].startswith("labkit ") or not _WORK.intersection(mine[4].tolist()):
                 continue
             thread = Thread(_lane(process, number, called, numbers, me), "pipeline")
             mine[3] = threads.setdefault(thread, len(threads))
             mine[2] = [names.setdefault(process.names[i][0], len(names)) for i in mine[2].tolist()]
             rows.append(mine)
         if process.pid != me and (ready_ns := _is_ready(process)) > process.started_ns:
-            rows.append(_start(process, ready_ns, numbers, names, threads))
+            thread = threads.setdefault(Thread(f"worker {numbers[process.pid]}", "pipeline"), len(threads))
+            of = names.setdefault(WORKER, len(names)), thread, CATEGORIES.index("other"), -1
+            rows.append(np.array([process.started_ns, ready_ns - process.started_ns, *of], np.int64)[:, None])
         works = np.isin(category, list(_WORK))
         for i in np.unique(name[works]).tolist():
             which = works & (name == i)
@@ -220,25 +221,11 @@ def _categories(process: Process, computes: np.ndarray) -> tuple[np.ndarray, np.
     return np.where(computes, first, other), name
 
 
-def _places(lives: Iterable[tuple[int, int]]) -> list[int]:
-    """Return a place for each life, from a start to an end, in the order of their starts: the first that is free.
-
-    >>> _places([(0, 5), (2, 3), (4, 9), (5, 6)])
-    [0, 1, 1, 0]
-    """
-    ends: list[int] = []
-    found = []
-    for start, end in lives:
-        place = next((i for i, last in enumerate(ends) if last <= start), len(ends))
-        ends[place : place + 1] = [end]
-        found.append(place)
-    return found
-
-
 def _numbers(workers: Sequence[Process], now_ns: int) -> dict[int, int]:
     """Give each worker process a number: one that begins when another one has ended takes its place."""
-    places = _places((process.started_ns, _last(process, now_ns)) for process in workers)
-    return {process.pid: place for process, place in zip(workers, places, strict=True)}
+    lives = sorted((process.started_ns, _last(process, now_ns), process.pid) for process in workers)
+    start, end, pids = np.array(lives, np.int64).reshape(-1, 3).T
+    return dict(zip(pids.tolist(), depths(start, end).tolist(), strict=True))
 
 
 def _called(process: Process, end: np.ndarray) -> dict[int, str]:
@@ -256,8 +243,8 @@ def _called(process: Process, end: np.ndarray) -> dict[int, str]:
         kinds[re.sub(r"\d+", "", called)].append((i, called))
     found = {}
     for those in kinds.values():
-        names: dict[int, str] = {}
-        for place, (i, called) in zip(_places((starts[i], ends[i]) for i, _ in those), those, strict=True):
+        names, these = {}, [i for i, _ in those]
+        for place, (i, called) in zip(depths(starts[these], ends[these]).tolist(), those, strict=True):
             found[int(numbers[i])] = names.setdefault(place, called)
     return found
 
@@ -283,16 +270,6 @@ def _is_ready(process: Process) -> int:
     does = records[of_grain if of_grain.any() else at_queue & np.isin(records["thread"], main)]
     waits = len(does) > 0 and kinds[int(does["name"][0])] != PUT
     return int(does["start"][0]) if waits else process.began_ns
-
-
-def _start(
-    process: Process, ready_ns: int, numbers: dict[int, int], names: dict[str, int], threads: dict[Thread, int]
-) -> np.ndarray:
-    """Return the start of a process as a span: it imports and opens what its work needs."""
-    thread = threads.setdefault(Thread(f"worker {numbers[process.pid]}", "pipeline"), len(threads))
-    name = names.setdefault(WORKER, len(names))
-    length = ready_ns - process.started_ns
-    return np.array([[process.started_ns], [length], [name], [thread], [CATEGORIES.index("other")], [-1]], np.int64)
 
 
 def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[tuple[str, bool]]:

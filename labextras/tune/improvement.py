@@ -77,8 +77,6 @@ class Improvement(Tabular):
         The calls before and after.
     trials : tuple of Trial
         In the order in which they were tried.
-    trace : Trace
-        A recording of `dataset`.
     notes : tuple of str
         Sentences for under the table: why nothing more was tried, and what is left to do.
     """
@@ -87,7 +85,6 @@ class Improvement(Tabular):
     original: calls.Written
     written: calls.Written
     trials: tuple[Trial, ...]
-    trace: Trace
     notes: tuple[str, ...] = ()
 
     @property
@@ -261,7 +258,7 @@ class _Search:
         left = f"to blame now: {stalls.blame or stalls.cause}. " if stalls.cause else ""
         improved = dataset if self.written is self.original else self.written.build()
         notes = (*self.notes, f"{left}Next: {stalls.advice}")
-        return Improvement(improved, self.original, self.written, tuple(self.trials), self.trace, notes)
+        return Improvement(improved, self.original, self.written, tuple(self.trials), notes)
 
 
 def _endless(written: calls.Written) -> Any:

@@ -63,8 +63,6 @@ class Node:
         How many of its elements one element of the root needs; NaN where nothing has passed yet.
     asynchronous : bool
         Whether it has threads of its own.
-    interleaves : bool
-        Whether it runs inner pipelines.
     inner : bool
         Whether it heads an inner pipeline of an interleave.
     copies : int
@@ -80,7 +78,6 @@ class Node:
     buffered_bytes: int
     per_step: float
     asynchronous: bool
-    interleaves: bool
     inner: bool
     copies: int
     parameters: tuple[Parameter, ...]
@@ -208,7 +205,7 @@ class Reading(Tabular):
             "threads share cores. step: one element of the root.",
             f"AUTOTUNE may use {self.cores} cores and {self.ram_bytes / 1e9:.1f} GB for buffers.",
         ]
-        if any(n.interleaves for n in self.nodes):
+        if any(n.inner for n in self.nodes):
             notes.append(
                 "of an interleave, only inner pipelines that are open now are counted: finished ones are gone."
             )
@@ -239,7 +236,6 @@ def parse(model: Any) -> Reading:
                 buffered_bytes=sum(p.buffered_bytes for p in protos),
                 per_step=per_step,
                 asynchronous=kind in _ASYNCHRONOUS,
-                interleaves=kind in _INTERLEAVES,
                 inner=inner,
                 copies=len(protos),
                 parameters=tuple(_parameter(p) for p in first.parameters),
