@@ -171,11 +171,11 @@ def test_the_wheel_works_without_the_checkout(root, wheel, tmp_path):
     """Kernels and photo generator are found inside the wheel when there is no checkout around it."""
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import labkit; "
-        "from labkit import photos; from labkit.common import shipped; "
+        "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import labkit; "
+        "from labkit import photos; from labkit.common import shipped; from labkit.sources import photo_files; "
         "assert labkit.__file__.startswith(sys.argv[1]), labkit.__file__; "
         "assert (shipped.folder('kernels') / 'normalize_clip.cl').parent.parent.name == 'labkit'; "
-        "assert photos.load(scale='tiny', home=sys.argv[2], progress=False).paths; "
+        "photo_files.make(pathlib.Path(sys.argv[2]), range(2), progress=False); "
         "print(photos.home())"
     )
     done = subprocess.run(
@@ -194,3 +194,4 @@ def test_the_wheel_works_without_the_checkout(root, wheel, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert str(root) not in done.stdout
+    assert len(list((tmp_path / "home").rglob("*.jpg"))) == 2
