@@ -132,13 +132,13 @@ def index(root: Root, name: str, image_length: int, feature: str) -> Index:
         If the first record is no ``tf.Example`` with a JPEG in it.
     """
     places: list[Place] = []
-    seen, fault = 0, ""
+    seen, fault, blank = 0, "", bytes(image_length)
     with root.open(name) as handle:
         scanned = framing.scan(f"/dev/fd/{handle}", "") if os.fstat(handle).st_size else ()
         for record in scanned:
             fault = record.fault
             try:
-                seen_payload = b"" if fault else Example(record.payload, feature).replaced(bytes(image_length))
+                made = b"" if fault else Example(record.payload, feature).replaced(blank)
             except Refused as refusal:
                 fault = str(refusal)
                 if not places:
@@ -147,7 +147,7 @@ def index(root: Root, name: str, image_length: int, feature: str) -> Index:
                 fault = f"{place_in_words(name, len(places), record.byte + framing.HEAD)}: {fault}"
                 break
             places.append(Place(record.byte + framing.HEAD, len(record.payload), seen))
-            seen += len(seen_payload) + framing.AROUND
+            seen += len(made) + framing.AROUND
     return Index(places, seen, fault)
 
 

@@ -58,11 +58,5 @@ def _opencl() -> Iterator[Finding]:
         yield Finding("OpenCL", False, f"{reason}; {remedy}", required=False)
 
 
-def empty_kernel_cache() -> Finding:
-    """Delete the OpenCL kernels that the lab has compiled, one of which may be damaged; return the line about it."""
-    folder, size = drivers.kernel_cache(), drivers.empty_kernel_cache()
-    return Finding("OpenCL", True, f"compiled kernels deleted, {size / 1e6:.1f} MB: {folder}", required=False)
-
-
 #: What is added to `labkit.doctor.TOPICS`.
 TOPICS = {"OpenCL": _opencl}

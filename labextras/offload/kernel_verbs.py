@@ -7,9 +7,10 @@ import typer
 
 def empty_kernel_cache() -> None:
     """Delete the OpenCL kernels that were compiled before, one of which may be damaged."""
-    from labextras.offload import device_report
+    from labextras.offload.opencl import drivers
 
-    typer.echo(device_report.empty_kernel_cache())
+    folder, size = drivers.kernel_cache(), drivers.empty_kernel_cache()
+    typer.echo(f"compiled kernels are deleted, {size / 1e6:.1f} MB: {folder}")
 
 
 def add(app: typer.Typer) -> None:

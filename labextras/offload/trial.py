@@ -104,9 +104,7 @@ def try_kernel(
 
 def _array(place: int, value: Any) -> np.ndarray:
     """Return an argument as it is sent: a number becomes an array without dimensions."""
-    if not isinstance(value, (np.ndarray, np.generic, bool, int, float)):
-        raise TypeError(f"argument {place} is a {type(value).__name__}; allowed: NumPy arrays and numbers")
-    array = np.ascontiguousarray(value) if isinstance(value, np.ndarray) else np.asarray(value)
+    array = np.asarray(value, order="C")
     if array.dtype.kind not in "biuf":
         raise TypeError(f"argument {place} is an array of {array.dtype}; allowed: integers and floats")
     return array

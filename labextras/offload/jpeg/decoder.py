@@ -127,12 +127,10 @@ class Decoder:
     def rgb(self, images: Sequence[bytes]) -> Pixels:
         """Decode a batch and leave its RGB images on the device; see `Pixels`. Raises as `decode`."""
         drivers.claim()  # where nothing is for the device, no other call of the engine says that this is a fork
-        if isinstance(images, (bytes, str)):
-            raise TypeError(f"images is {type(images).__name__}; allowed: a list of whole JPEG files")
+        if isinstance(images, (bytes, str)) or not all(isinstance(data, bytes) for data in images):
+            raise TypeError(f"images is {images!r:.60}; allowed: a list of whole JPEG files, each as bytes")
         found, states = _Found(), []
         for number, data in enumerate(images):
-            if not isinstance(data, bytes):
-                raise TypeError(f"file {number} is {type(data).__name__}; a decoder takes bytes")
             try:
                 found.add(number, data, header.parse(data))
                 states.append(Status(True, where="device"))

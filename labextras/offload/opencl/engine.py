@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from labextras.offload.opencl import drivers
-from labextras.offload.opencl.device_spans import DeviceSpans
+from labextras.offload.opencl import device_spans, drivers
 from labextras.offload.opencl.devices import choose
 from labkit.common import shipped
 from labkit.timeline.trace import Trace
+
+#: So many commands are kept, the latest ones: each keeps some memory of the driver in use.
+MOST = 4096
 
 
 class BuildError(ValueError):
@@ -39,8 +42,6 @@ class Engine:
     ----------
     device, context, queue
         Of pyopencl. The queue notes when each command started and ended, on the device's clock.
-    spans : labextras.offload.opencl.device_spans.DeviceSpans
-        What the queue did so far.
 
     Raises
     ------
@@ -56,7 +57,8 @@ class Engine:
         self.device = getattr(device, "opencl", device)
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self.spans = DeviceSpans(self.queue)
+        self._noted: deque[tuple[str, str, Any]] = deque(maxlen=MOST)
+        self._count = 0
         self._programs: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -203,14 +205,16 @@ class Engine:
             says which device it was: on PoCL the times are those of this CPU and say nothing about an FPGA.
         """
         drivers.claim()
-        return self.spans.trace(self.device, name)
+        return device_spans.trace(self.queue, self._noted, self._count - len(self._noted), name)
 
     def forget(self) -> None:
         """Drop what `trace` would return, so that the next trace begins here."""
         self.finish()
-        self.spans = DeviceSpans(self.queue)
+        self._noted.clear()
+        self._count = 0
 
     def note(self, name: str, category: str, event: Any) -> Any:
         """Keep the event of a command that was enqueued, ``kernel`` or ``copy``, for `trace`; return the event."""
-        self.spans.note(name, category, event)
+        self._noted.append((name, category, event))
+        self._count += 1
         return event

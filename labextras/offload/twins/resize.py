@@ -33,9 +33,7 @@ class Pairs(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def pairs(n_in: int, n_out: int) -> Pairs:
-    """Return the table of a bilinear resize from `n_in` to `n_out` pixels. Raises ValueError below one pixel."""
-    if n_in < 1 or n_out < 1:
-        raise ValueError(f"a row of {n_in} pixels cannot become one of {n_out}: each needs at least 1")
+    """Return the table of a bilinear resize from `n_in` to `n_out` pixels, each one or more."""
     # Where the centres of the output lie among those of the input: in float32, and in this order, as TensorFlow
     # computes it (`HalfPixelScaler` in its `image_resizer_state.h`). For a wide input the rounding of a position is
     # more than 1e-5 of a pixel.
@@ -77,11 +75,6 @@ def resize_bilinear(plane: np.ndarray, height: int, width: int) -> np.ndarray:
     Returns
     -------
     ndarray of float32, shape (height, width) or (height, width, channels)
-
-    Raises
-    ------
-    ValueError
-        If a side is shorter than one pixel.
 
     Notes
     -----

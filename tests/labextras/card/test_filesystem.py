@@ -165,11 +165,9 @@ def test_whole_records_before_a_damaged_one_arrive_and_then_a_sentence(ssd, pixe
         ("nope.jpg", tf.errors.NotFoundError, "'nope.jpg' is not on the card"),
         ("../x.jpg?size=8", tf.errors.PermissionDeniedError, "leads out of the card"),
         ("odd?size=8", tf.errors.FailedPreconditionError, "'odd' is not a file"),
-        ("odd/0001.jpg?size=0", tf.errors.InvalidArgumentError, "size is '0'; allowed: a whole number from 1 to 4096"),
         ("all.tfrecord?size=8&feature=jpg", tf.errors.InvalidArgumentError, "has no feature 'jpg'; it has: 'image'"),
         ("all.tfrecord.gz?size=8", tf.errors.InvalidArgumentError, "'all.tfrecord.gz' is compressed"),
         ("all.tfrecord/?size=8", tf.errors.NotFoundError, "without the '/' at its end it is a file"),
-        ("words.txt?timeout=x", tf.errors.InvalidArgumentError, "timeout is 'x'"),
     ],
 )
 def test_what_cannot_be_read_gives_its_own_error_with_a_sentence(ssd, name, error, words):
@@ -514,13 +512,12 @@ def scene(number, root):
     if number == 0: return reader, running          # the interpreter just ends
     if number == 1: sys.exit(3)
     if number == 2: raise RuntimeError("in the middle of an epoch")
-    if number in (3, 10): os.kill(os.getpid(), signal.SIGKILL)   # a kernel that is restarted
-    if number == 4: os.kill(os.getpid(), signal.SIGINT)
-    if number == 5: os.kill(os.getpid(), signal.SIGTERM)
-    if number == 6: os.kill(running.status().pid, signal.SIGKILL); return reader, running   # readers wait
-    if number == 7: running.stop(); return reader
-    if number == 8: threading.Thread(target=lambda: [next(reader) for _ in range(10**6)], daemon=True).start(); return
-    if number == 9: del running; return reader
+    if number == 3: os.kill(os.getpid(), signal.SIGKILL)   # a kernel that is restarted
+    if number == 4: os.kill(os.getpid(), signal.SIGTERM)
+    if number == 5: os.kill(running.status().pid, signal.SIGKILL); return reader, running   # readers wait
+    if number == 6: running.stop(); return reader
+    if number == 7: threading.Thread(target=lambda: [next(reader) for _ in range(10**6)], daemon=True).start(); return
+    if number == 8: del running; return reader
 
 number, root = int(sys.argv[1]), sys.argv[2]
 pids = []
@@ -541,14 +538,12 @@ for number, pid in enumerate(pids):
 def test_a_process_that_ends_in_the_middle_leaves_no_card_and_no_file_of_one(images):
     place = cards.room()
     done = subprocess.run(
-        [sys.executable, "-c", _ENDINGS, "11", str(images)],
+        [sys.executable, "-c", _ENDINGS, "9", str(images)],
         env={**os.environ, "LABKIT_CARDS": str(place), "TF_CPP_MIN_LOG_LEVEL": "3"},
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     codes = dict(map(int, line.split()) for line in done.stdout.splitlines())
-    ended = {0: 0, 1: 3, 2: 1, 3: -9, 4: codes[4], 5: -15, 6: 0, 7: 0, 8: 0, 9: 0, 10: -9}
-    assert codes == ended, done.stderr[-3000:]
-    assert codes[4] in (1, 130, -2)
+    assert codes == {0: 0, 1: 3, 2: 1, 3: -9, 4: -15, 5: 0, 6: 0, 7: 0, 8: 0}, done.stderr[-3000:]
     assert "in the middle of an epoch" in done.stderr
     # A card whose keeper was killed notices it by itself.
     until(lambda: not cards.processes(place), "the cards to end")

@@ -129,9 +129,9 @@ def test_a_trace_begins_anew_after_forget_and_an_empty_one_can_be_shown(engine):
 
 
 def test_of_a_long_run_the_latest_commands_are_kept(monkeypatch):
-    from labextras.offload.opencl import device_spans
+    from labextras.offload.opencl import engine as module
 
-    monkeypatch.setattr(device_spans, "MOST", 25)
+    monkeypatch.setattr(module, "MOST", 25)
     engine = offload.Engine()
     for _ in range(12):
         twice(engine, [1])

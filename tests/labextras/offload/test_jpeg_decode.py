@@ -258,5 +258,5 @@ def test_without_simplejpeg_nothing_is_called_clean_and_one_sentence_says_what_t
 def test_a_batch_of_nothing_and_of_something_else(decoder):
     assert decoder.decode([]).images == []
     assert str(decoder.decode([])) == "0 files: 0 decoded on the device, 0 on the host, 0 not decoded"
-    with pytest.raises(TypeError, match="file 1 is str; a decoder takes bytes"):
+    with pytest.raises(TypeError, match="a list of whole JPEG files, each as bytes"):
         decoder.decode([b"", "photo.jpg"])

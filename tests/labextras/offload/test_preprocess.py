@@ -279,21 +279,14 @@ def test_pixels_may_be_tensors(make):
         make().pixels([[[[0, 0, 0]]]])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "words"),
-    [
-        (b"\xff\xd8" * 9, "^images is bytes; allowed: a list of whole JPEG files$"),
-        ("a.jpg", "^images is str; allowed: a list of whole JPEG files$"),
-        ([b"", "a.jpg"], "file 1 is str; a decoder takes bytes"),
-    ],
-)
-def test_what_is_no_list_of_files_takes_no_memory_and_no_number(engine, monkeypatch, wrong, words):
+@pytest.mark.parametrize("wrong", [b"\xff\xd8" * 9, "a.jpg", [b"", "a.jpg"]])
+def test_what_is_no_list_of_files_takes_no_memory_and_no_number(engine, monkeypatch, wrong):
     from labextras.offload import Preprocessor, preprocessor
 
     made = Preprocessor(engine, size=16)
     with monkeypatch.context() as patch:
         patch.setattr(preprocessor, "BatchResult", lambda *_: pytest.fail("memory was taken before the look"))
-        with pytest.raises(TypeError, match=words):
+        with pytest.raises(TypeError, match=r"images is .*; allowed: a list of whole JPEG files, each as bytes"):
             made(wrong)
     with pytest.raises(ValueError, match="an image is"):
         made.pixels([*noise([(2, 2)]), np.zeros(3, np.uint8)])
