@@ -54,12 +54,6 @@ class Variant:
     step_ms: float
     drills: tuple[int, ...]
 
-    def answers(self) -> tuple[Any, ...]:
-        """Return the planted faults, `labcourse.drills.Fault` each: for the instructor."""
-        from labcourse import drills
-
-        return tuple(drills.answer(seed) for seed in self.drills)
-
     def __str__(self) -> str:
         """Return the variant in words, on a few lines."""
         return "\n".join([

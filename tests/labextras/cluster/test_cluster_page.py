@@ -50,7 +50,7 @@ def theirs(tmp_path):
             return child
 
         children = [start(number) for number in range(3)]
-        until(lambda: all(map(cluster_network.listens, addresses)), "the servers of the page to listen", limit_s=120)
+        until(lambda: all(map(cluster_network.listens, addresses)), "the servers of the page to listen")
         yield addresses, children, start
 
 
