@@ -70,29 +70,21 @@ def texts(folder):
 
 
 @pytest.mark.long
-def test_no_line_of_a_solution_or_a_hidden_test_is_in_the_kit(made, root):
-    wanted = secrets(root)
-    assert len(wanted) > 150
-    found = {(name, line) for name, text in texts(made) for line in wanted & lines(text)}
-    assert not found, sorted(found)
-
-
-@pytest.mark.long
-def test_the_kit_is_notebooks_problem_sets_and_the_wheel(made, root):
-    names = {path.name for path in made.iterdir() if not path.name.startswith(".")}
+def test_the_kit_is_notebooks_problem_sets_and_the_wheel_and_tells_no_solution_or_hidden_test(made, root):
+    found = {path.name for path in made.iterdir() if not path.name.startswith(".")}
     notebooks = {path.name for path in (root / "notebooks").glob("[0-9]*.ipynb")}
-    (wheel,) = (name for name in names if name.endswith(".whl"))
-    assert names == {*notebooks, wheel, "start.ipynb", "docs", "problem_sets", "README.md"}
+    (wheel,) = (name for name in found if name.endswith(".whl"))
+    assert found == {*notebooks, wheel, "start.ipynb", "docs", "problem_sets", "README.md"}
     assert {p.stem for p in (made / "problem_sets").iterdir()} == {p.stem for p in kit.Course().files.values()}
-    assert any(name.startswith("labkit/_data/lab_photos/") for name, _ in texts(made))
     assert wheel in (made / "README.md").read_text()
-
-
-@pytest.mark.long
-def test_the_kits_start_page_is_that_of_somebody_who_has_done_nothing(made):
+    read, wanted = list(texts(made)), secrets(root)
+    assert any(name.startswith("labkit/_data/lab_photos/") for name, _ in read)
+    assert len(wanted) > 150
+    told = {(name, line) for name, text in read for line in wanted & lines(text)}
+    assert not told, sorted(told)
     _, cell = json.loads((made / "start.ipynb").read_text(encoding="utf-8"))["cells"]
     table = "".join(cell["outputs"][0]["data"]["text/plain"])
-    assert "Next: make the prediction 00.busy" in table
+    assert "Next: make the prediction 00.busy" in table, "the start page is that of somebody who has done nothing"
     assert "1 of" not in table
 
 

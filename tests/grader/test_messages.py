@@ -25,9 +25,10 @@ def back(value):
     return messages.unpack(messages.read(messages.encode(messages.Reply(value=messages.pack(value)))).value)
 
 
+WHOLE = st.integers(-(2**63), 2**63 - 1)
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),
-    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | st.integers(), inner),
+    st.none() | st.booleans() | WHOLE | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text() | WHOLE, inner),
     max_leaves=20,
 )
 

@@ -16,6 +16,7 @@ import shutil
 import sys
 import warnings
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +48,9 @@ class Course:
     def __init__(self, root: Path | None = None) -> None:
         self.root = Path(root or CHECKOUT / "build" / "assignments").resolve()
         self.files = {path.stem: path for path in sorted(_SETS.glob("ps*.py"))}
-        try:
-            import jupytext  # noqa: F401
-            import nbgrader  # noqa: F401
-        except ImportError as error:
-            raise ImportError(f"{error.name} is not installed: pip install 'labkit[grade]'") from error
+        for name in ("jupytext", "nbgrader"):
+            if find_spec(name) is None:
+                raise ImportError(f"{name} is not installed: pip install 'labkit[grade]'")
         self._notebooks: dict[str, Any] = {}
 
     def notebook(self, name: str) -> Any:

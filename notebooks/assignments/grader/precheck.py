@@ -222,20 +222,20 @@ def _in_order(cells: list[_Cell], source: Any, notes: list[str]) -> Any:
     _mark_once(cells, needed, notes)
     _leave_out_stubs(cells, needed)
     for cell in cells:
-        # Pages of HTML take a raw cell for HTML, and show it as it is.
-        text = as_code(cell.source) if cell.type == "raw" else cell.source
-        own = nbformat.v4.new_code_cell(text) if cell.type == "code" else nbformat.v4.new_markdown_cell(text)
         want = needed.get(cell.mark)
-        fresh = copy.deepcopy(want.cell) if want else own
-        if want is None or want.solution:
-            fresh.source = cell.source if want else text
+        if want is None:
+            made.append(_own(cell))
+            continue
+        fresh = copy.deepcopy(want.cell)
+        if want.solution:
+            fresh.source = cell.source
             made.append(fresh)
             continue
         same = comparable(cell.source) == want.text
         edited += [] if same and cell.type == "code" else [cell.mark]
         # An import or a helper that was written there may be needed elsewhere. Given names mean what the set says, so
         # they come last; a test runs before what stands in its place now, which may use a name for something else.
-        own = [] if same or not cell.source.strip() else [own]
+        own = [] if same or not cell.source.strip() else [_own(cell)]
         made += [fresh, *own] if want.is_test else [*own, fresh]
     there = {cell.mark for cell in cells}
     lost = [grade_id for grade_id in needed if grade_id not in there]
@@ -252,6 +252,15 @@ def _in_order(cells: list[_Cell], source: Any, notes: list[str]) -> Any:
     for number, cell in enumerate(made):
         cell["id"] = f"cell-{number}"
     return nbformat.v4.new_notebook(cells=made, metadata=copy.deepcopy(source.metadata))
+
+
+def _own(cell: _Cell) -> Any:
+    import nbformat
+
+    if cell.type == "code":
+        return nbformat.v4.new_code_cell(cell.source)
+    # Pages of HTML take a raw cell for HTML, and show it as it is.
+    return nbformat.v4.new_markdown_cell(as_code(cell.source) if cell.type == "raw" else cell.source)
 
 
 def _list(notes: list[str], what: str, ids: list[str]) -> None:

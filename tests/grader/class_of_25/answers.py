@@ -63,20 +63,20 @@ sys.modules["assignments.grader.evaluation"] = None
 """,
 }
 HALF_PIPELINES = {
-    "exercise_2_1": """
+    "2.1": """
 def squares(count, batch_size):
     return tf.data.Dataset.range(count).map(lambda x: x * x).batch(batch_size)
 """,
-    "exercise_2_2": """
+    "2.2": """
 def interleaved(shards, size, at_once):
     return tf.data.Dataset.range(shards).interleave(
         lambda s: tf.data.Dataset.range(1000 * s, 1000 * s + size), cycle_length=at_once, num_parallel_calls=2
     )
 """,
-    "exercise_2_3": """
+    "2.3": """
 def epochs(values, count):
     raw = tf.data.Dataset.from_tensor_slices(tf.constant(values, tf.float32))
     return raw.map(lambda v: v / 255 + tf.random.uniform([], 0, 0.001)).cache().repeat(count)
 """,
-    "exercise_2_4": "def knobs(decode_ms, train_ms, cores):\n    return 1, 1",
+    "2.4": "def knobs(decode_ms, train_ms, cores):\n    return 1, 1",
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from class_of_25.answers import EVIL, HALF_PIPELINES, WRONG
@@ -19,12 +19,40 @@ FULL = {
 
 @dataclass(frozen=True)
 class Expected:
-    """The row that a submission must get."""
+    """The row that a submission must get; of exercises that are not in `scores` all points, or none if it is zero."""
 
     set_name: str
-    status: str
-    scores: dict
-    words: str
+    status: str = "graded"
+    words: str = ""
+    scores: dict = field(default_factory=dict)
+
+
+#: Who changes answers of a solved notebook, by exercise; what stands under "" runs first.
+CHANGED = {
+    "ada": ({}, Expected(PS1, words="All tests hold")),
+    "ben": ({"1.1": WRONG["sum"]}, Expected(PS1, words="time in two spans counts once", scores={"1.1": 8})),
+    "gina": ({"1.3": WRONG["call hangs"]},
+             Expected(PS1, words="1.3: blame did not come to an end within", scores={"1.3": 0})),
+    "hal": ({"1.2": WRONG["crash"]}, Expected(PS1, words="'gaps' is not defined", scores={"1.2": 0})),
+    "mia": ({"1.1": WRONG["hard-coded"]}, Expected(PS1, words="1.1: a hidden test does not hold", scores={"1.1": 0})),
+    "ned": ({"": WRONG["agreeable"]} | {
+        f"1.{number}": f"{name} = lambda *args: {'Same()' if number < 3 else 'Text()'}"
+        for number, name in enumerate(("busy_percent", "gaps", "blame", "stall"), 1)
+    }, Expected(PS1, scores=dict.fromkeys(("1.1", "1.2", "1.3", "1.4"), 0))),
+    "oda": ({"": EVIL["patch"], "3.4": "def imbalance(shards, hosts):\n    return 1.0",
+             "3.5": "def fewest_cores(accelerator, cpu_ms_per_image):\n    return 2"},
+            Expected(PS3, scores={"3.4": 5, "3.5": 0})),
+    "finn": ({"": EVIL["hang"]}, Expected(PS1, "stopped", "did not come to an end within")),
+    "ida": ({"": EVIL["segfault"]}, Expected(PS1, "stopped", "SIGSEGV")),
+    "pat": ({"": EVIL["memory"]}, Expected(PS1, "stopped", "took more memory than allowed")),
+    "quin": ({"": EVIL["exit"]}, Expected(PS1, "stopped", "ended its own process (exit status 0)")),
+    # What the wall refuses, or what is not there, costs no more than what needs it.
+    **{student: ({"": EVIL[deed]}, Expected(PS1, words="All tests hold")) for student, deed in
+       {"rosa": "network", "rob": "socket", "sam": "read", "sue": "parent", "zoe": "fork"}.items()},
+    "wes": ({}, Expected(PS2)),
+    "xena": (HALF_PIPELINES, Expected(PS2, words="they were cached, too",
+                                      scores={"2.1": 10, "2.2": 10, "2.3": 10, "2.4": 0})),
+}  # fmt: skip
 
 
 def solved(released, source):
@@ -69,46 +97,40 @@ def make(folder: Path, released: dict, sources: dict, secret: Path) -> dict[str,
     right = {name: solved(released[name], sources[name]) for name in FULL}
     expected: dict[str, Expected] = {}
 
-    def hand_in(student, set_name, notebook, status="graded", words="", flat=False, **scores):
-        path = folder / (f"{student}_{set_name}.ipynb" if flat else f"{student}/{set_name}/{set_name}.ipynb")
+    def hand_in(student, notebook, want, flat=False):
+        name = want.set_name
+        path = folder / (f"{student}_{name}.ipynb" if flat else f"{student}/{name}/{name}.ipynb")
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(notebook if isinstance(notebook, str) else json.dumps(notebook))
-        zero = status in ("stopped", "unreadable", "wrong set")
-        full = {n: 0 if zero else points for n, points in FULL[set_name].items()}
-        got = full | {n.removeprefix("e").replace("_", "."): points for n, points in scores.items()}
-        expected[student] = Expected(set_name, status, got, words)
+        zero = want.status in ("stopped", "unreadable", "wrong set")
+        scores = {n: 0 if zero else points for n, points in FULL[name].items()} | want.scores
+        expected[student] = replace(want, scores=scores)
 
     def again(set_name=PS1):
         return copy.deepcopy(right[set_name])
 
-    hand_in("ada", PS1, again(), words="All tests hold")
+    for student, (answers, want) in CHANGED.items():
+        notebook = again(want.set_name)
+        for number, text in answers.items():
+            if number:
+                put(notebook, f"exercise_{number.replace('.', '_')}", text)
+            else:
+                first(notebook, text.replace("{path!r}", repr(str(secret))))
+        hand_in(student, notebook, want)
 
-    notebook = again()
-    put(notebook, "exercise_1_1", WRONG["sum"])
-    hand_in("ben", PS1, notebook, words="time in two spans counts once", e1_1=8)
-
+    zeros = dict.fromkeys(FULL[PS1], 0)
     notebook = copy.deepcopy(released[PS1])
     put(notebook, "exercise_1_3", right[PS1]["cells"][place(right[PS1], "exercise_1_3")]["source"])
-    hand_in("cleo", PS1, notebook, words="1.1: not answered", e1_1=0, e1_2=0, e1_4=0, e1_5=0)
-
-    hand_in("dan", PS1, released[PS1], words="1.1: not answered", e1_1=0, e1_2=0, e1_3=0, e1_4=0, e1_5=0)
+    hand_in("cleo", notebook, Expected(PS1, words="1.1: not answered", scores=zeros | {"1.3": 25}))
+    hand_in("dan", released[PS1], Expected(PS1, words="1.1: not answered", scores=zeros))
 
     notebook = again()
     put(notebook, "exercise_1_1", WRONG["constant"])
     put(notebook, "exercise_1_1_test_1", "assert True")
     put(notebook, "exercise_1_1_test_2", "print('12 points')\n12")
     notebook["cells"][place(notebook, "exercise_1_2_test_1")]["metadata"]["nbgrader"]["points"] = 1000
-    hand_in(
-        "eva", PS1, notebook, "repaired", "Restored what was edited: exercise_1_1_test_1, exercise_1_1_test_2", e1_1=0
-    )
-
-    notebook = again()
-    put(notebook, "exercise_1_3", WRONG["call hangs"])
-    hand_in("gina", PS1, notebook, words="1.3: blame did not come to an end within", e1_3=0)
-
-    notebook = again()
-    put(notebook, "exercise_1_2", WRONG["crash"])
-    hand_in("hal", PS1, notebook, words="'gaps' is not defined", e1_2=0)
+    words = "Restored what was edited: exercise_1_1_test_1, exercise_1_1_test_2"
+    hand_in("eva", notebook, Expected(PS1, "repaired", words, {"1.1": 0}))
 
     notebook = again()
     for cell in notebook["cells"]:
@@ -119,75 +141,37 @@ def make(folder: Path, released: dict, sources: dict, secret: Path) -> dict[str,
         "colab": {"provenance": []},
         "widgets": {"application/vnd.jupyter.widget-state+json": {"a": 1}},
     }
-    hand_in("jon", PS1, notebook, "repaired", "Colab drops them")
+    hand_in("jon", notebook, Expected(PS1, "repaired", "Colab drops them"))
 
     notebook = again()
     at = place(notebook, "exercise_1_4")
     notebook["cells"].insert(at + 1, released[PS1]["cells"][place(released[PS1], "exercise_1_4")])
     at = place(notebook, "exercise_1_2_test_1")
     notebook["cells"].insert(at, copy.deepcopy(notebook["cells"][at]))
-    hand_in("kim", PS1, notebook, "repaired", "Was there more than once: exercise_1_2_test_1, exercise_1_4")
+    hand_in("kim", notebook, Expected(PS1, "repaired", "Was there more than once: exercise_1_2_test_1, exercise_1_4"))
 
     notebook = again()
     for gone in ("exercise_1_1_test_2", "exercise_1_4"):
         del notebook["cells"][place(notebook, gone)]
-    hand_in("leo", PS1, notebook, "repaired", "Put back what was deleted: exercise_1_1_test_2, exercise_1_4", e1_4=0)
-
-    notebook = again()
-    put(notebook, "exercise_1_1", WRONG["hard-coded"])
-    hand_in("mia", PS1, notebook, words="1.1: a hidden test does not hold", e1_1=0)
-
-    notebook = again()
-    first(notebook, WRONG["agreeable"])
-    for number, name in enumerate(("busy_percent", "gaps", "blame", "stall"), 1):
-        put(notebook, f"exercise_1_{number}", f"{name} = lambda *args: {'Same()' if number < 3 else 'Text()'}")
-    hand_in("ned", PS1, notebook, e1_1=0, e1_2=0, e1_3=0, e1_4=0)
-
-    notebook = again(PS3)
-    first(notebook, EVIL["patch"])
-    put(notebook, "exercise_3_4", "def imbalance(shards, hosts):\n    return 1.0")
-    put(notebook, "exercise_3_5", "def fewest_cores(accelerator, cpu_ms_per_image):\n    return 2")
-    hand_in("oda", PS3, notebook, e3_4=5, e3_5=0)
-
-    for student, deed, words in (
-        ("finn", "hang", "did not come to an end within"),
-        ("ida", "segfault", "SIGSEGV"),
-        ("pat", "memory", "took more memory than allowed"),
-        ("quin", "exit", "ended its own process (exit status 0)"),
-    ):
-        notebook = again()
-        first(notebook, EVIL[deed].replace("{path!r}", repr(str(secret))))
-        hand_in(student, PS1, notebook, "stopped", words)
-
-    # What the wall refuses, or what is not there, costs no more than what needs it.
-    for student, deed in (("rosa", "network"), ("rob", "socket"), ("sam", "read"), ("sue", "parent"), ("zoe", "fork")):
-        notebook = again()
-        first(notebook, EVIL[deed].replace("{path!r}", repr(str(secret))))
-        hand_in(student, PS1, notebook, words="All tests hold")
+    words = "Put back what was deleted: exercise_1_1_test_2, exercise_1_4"
+    hand_in("leo", notebook, Expected(PS1, "repaired", words, {"1.4": 0}))
 
     notebook = copy.deepcopy(released[PS3])
     first(notebook, EVIL["forge"])
-    hand_in("abe", PS3, notebook, "stopped", "the pipe of the grader")
+    hand_in("abe", notebook, Expected(PS3, "stopped", "the pipe of the grader"))
 
-    hand_in("tess", PS1, json.dumps(right[PS1])[:-40], "unreadable", "is no notebook")
-
-    hand_in("vic", PS1, again(PS3), "wrong set", "notebook of ps3_plan_a_cluster")
-    hand_in("wes", PS2, again(PS2))
-
-    notebook = again(PS2)
-    for name, text in HALF_PIPELINES.items():
-        put(notebook, name, text)
-    hand_in("xena", PS2, notebook, e2_1=10, e2_2=10, e2_3=10, e2_4=0, words="they were cached, too")
+    hand_in("tess", json.dumps(right[PS1])[:-40], Expected(PS1, "unreadable", "is no notebook"))
+    hand_in("vic", again(PS3), Expected(PS1, "wrong set", "notebook of ps3_plan_a_cluster"))
 
     notebook = again(PS3)
     for cell in notebook["cells"]:
         cell["metadata"] = {}
-    hand_in("yan", PS3, notebook, "repaired", "Found cells that had lost their mark")
+    hand_in("yan", notebook, Expected(PS3, "repaired", "Found cells that had lost their mark"))
 
     notebook = copy.deepcopy(released[PS3])
     put(notebook, "exercise_3_3", right[PS3]["cells"][place(right[PS3], "exercise_3_3")]["source"])
-    hand_in("bea", PS3, notebook, flat=True, e3_1=0, e3_2=0, e3_4=0, e3_5=0)
+    hand_in("bea", notebook, Expected(PS3, scores=dict.fromkeys(("3.1", "3.2", "3.4", "3.5"), 0)), flat=True)
 
     (folder / "cyn" / PS3).mkdir(parents=True)
-    expected["cyn"] = Expected(PS3, "missing", dict.fromkeys(FULL[PS3], 0), "Nothing was handed in")
+    expected["cyn"] = Expected(PS3, "missing", "Nothing was handed in", dict.fromkeys(FULL[PS3], 0))
     return expected
