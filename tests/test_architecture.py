@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import io
 import re
@@ -33,6 +34,7 @@ DRAWS = ("views", "simulate")
 OURS = {*PARTS, "assignments", "badges", "build", "execution", "kit", "lab_folder", "tour"}
 
 
+@functools.cache
 def parsed(path):
     return ast.parse(path.read_text(encoding="utf-8"))
 
@@ -87,7 +89,7 @@ def code_lines(path):
     """Count the lines that hold code: no blank ones, no comments, no docstrings."""
     text, lines = path.read_text(encoding="utf-8"), set()
     bodies = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in (node for node in ast.walk(ast.parse(text)) if isinstance(node, bodies) and ast.get_docstring(node)):
+    for node in (node for node in ast.walk(parsed(path)) if isinstance(node, bodies) and ast.get_docstring(node)):
         lines.update(range(-node.body[0].end_lineno, 1 - node.body[0].lineno))  # below 0: not to be counted
     nothing = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
     for token in tokenize.generate_tokens(io.StringIO(text).readline):

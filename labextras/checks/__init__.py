@@ -23,6 +23,7 @@ from labkit.pipelines.structure import draws, nodes
 
 __all__ = ["STEPS", "CheckFinding", "DataReport", "Serving", "StepDifference", "inspect", "probe", "serving"]
 
+_DRAWS = 32  # of two outcomes each: all are alike in one check of four thousand million
 _KEYS = ("path", "filepath", "file", "filename", "file_name", "id", "image_id", "key")  # texts that name one element
 _SIGN = {PASSED: "✓", FAULT: "✗", OPEN: "–"}
 
@@ -35,7 +36,7 @@ class CheckFinding:
     ----------
     name : str
         ``count``, ``once``, ``labels``, ``range``, ``finite``, ``blank``, ``overflow``, ``colour``, ``random``,
-        ``changed``, ``alike``, ``order``, ``mixed`` or ``orientation``.
+        ``changed``, ``alike``, ``order``, ``mixed``, ``resize`` or ``orientation``.
     status : str
         ``passed``, ``fault`` or ``not checked``.
     text : str
@@ -155,12 +156,11 @@ def inspect(
         dataset never ends and nothing says how long an epoch is.
     image, label, key : str or int, optional
         Which component is which, by name or place (``"photo"``, ``1``, ``"x.photo"``). By default the first that
-        looks like images with a dimension of colours (one of that name before others), a small one (the second of a
-        pair before others), and the first other text, if each comes once or its name says so. A key is the same in
-        every epoch: a path, a number.
+        looks like images (one of that name before others), a small one (the second of a pair before others), and
+        the first other text, unless it comes several times, for other images. A key is the same in every epoch: a
+        path, a number.
     batched : bool, optional
-        Whether elements are batches, where the shapes do not tell: images without a dimension of colours, or batches
-        that all have the same size and nothing beside them.
+        Whether elements are batches, where the shapes do not tell.
     name : str
         What the report calls the dataset.
 
@@ -183,6 +183,8 @@ def inspect(
         if given is not None:
             whole(what, given, least)
     low_high = _range(value_range)
+    if batched is None and reference is not None and fingerprints.deeper(dataset, reference, name):
+        batched = True
     found = fingerprints.layout(dataset, image, label, key, batched, name)
     truth = None
     if reference is not None:
@@ -194,12 +196,20 @@ def inspect(
     expected = len(truth) if expected is None and truth is not None else expected
     first, second = fingerprints.read(dataset, found, epochs=2, count=expected, steps=steps, what=name)
     claim = random if random is not None else (True if draws(nodes(dataset)) else None)
+    if claim and 0 < len(first) < _DRAWS and matching.repeats(first, second):
+        # Two epochs of a few flips may be alike by chance; that many draws are not.
+        epochs = fingerprints.read(
+            dataset, found, epochs=_DRAWS // len(first) + 1, count=expected, steps=steps, what=name
+        )
+        fingerprints.settle(first, second, *epochs)
+        second = next((epoch for epoch in epochs if not matching.repeats(first, epoch)), second)
     beside = same_elements.common(first.others, second.others) < len(first.others)
     if random is None and beside and matching.repeats(first, second):
         claim = None  # what it draws is another component: a time step, a caption, noise
-    judged, place = (first, found) if truth is None or not truth.keys else (truth, seen)
-    if key is None and judged.keys and len(set(judged.keys)) < len(judged.keys):
-        if place.names[place.key].rsplit(".", 1)[-1].lower() not in _KEYS:
+    if key is None:
+        judged, place = (first, found) if truth is None or not truth.keys else (truth, seen)
+        untouched = judged is truth or not claim
+        if judged.keys and _are_names(judged, place.names[place.key], untouched):
             _no_keys(first, second, truth)
     wanted = None if labels is None else fingerprints.Epoch()
     for value in () if labels is None else labels:
@@ -222,7 +232,7 @@ def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentat
         Image to image, or (image, label) to the same; as for ``dataset.map``.
     example : array or tensor, or a tuple of image and label
     times : int
-        How often, 32 or more: two epochs of fewer may be alike by chance.
+        How often, 8 or more.
     name : str
         As in `inspect`.
 
@@ -233,13 +243,20 @@ def probe(augment: Any, example: Any, *, times: int = 32, name: str = "augmentat
     """
     import tensorflow as tf
 
-    whole("times", times, 32)
+    whole("times", times, 8)
     same = tf.data.Dataset.from_tensors(example).repeat(times)
     return inspect(same.map(augment), same, random=True, batched=False, name=name)
 
 
+def _are_names(epoch: fingerprints.Epoch, component: str, untouched: bool) -> bool:
+    """Tell whether texts are names of classes: they come several times each, or for images that are others."""
+    if 4 * len(set(epoch.keys)) <= len(epoch.keys):
+        return True
+    return component.replace("/", ".").rsplit(".", 1)[-1].lower() not in _KEYS and matching.differ(epoch, untouched)
+
+
 def _no_keys(*epochs: fingerprints.Epoch | None) -> None:
-    """Take the texts of `epochs` for names of classes: for labels, or for nothing where they have labels."""
+    """Take the texts of `epochs` for labels, or for nothing where they have labels."""
     for epoch in filter(None, epochs):
         if not epoch.labels:
             epoch.labels, epoch.forms = epoch.keys, {"text()"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -26,10 +26,9 @@ MOST = 200_000
 
 _SMALL, _LARGE, _PIXELS = 8, 32, 512
 _LONGEST_LABEL = 1_024  # one-hot vectors up to this length are labels
-_LABELS = ("label", "labels", "target", "class")
 _IMAGES = ("image", "images", "img", "photo", "photos", "picture", "pixel_values", "x")
-_BRIGHT = 16  # an image of floats with a larger value has its white at 255, and else at 1
-_CHANNELS = (1, 3, 4)
+_BRIGHT = 0.05  # share of the images that are brighter than 16 where 255 is white
+_BEYOND = 100  # elements more than twice as many as expected, after which a dataset is taken for one that never ends
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Layout:
 
 @dataclass
 class Epoch:
-    """Fingerprints of the elements that one epoch delivered, in order.
+    """Fingerprints of the elements that one epoch delivered, in order; `settle` tells it what counts as white.
 
     Parameters
     ----------
@@ -76,6 +75,7 @@ class Epoch:
         the mirrored places.
     others : list of bytes
         16 bytes for each component beside the image; empty where there is none.
+    shapes : set of tuple
     forms : set of str
         Kind and shape of the labels.
     soft : bool
@@ -86,6 +86,8 @@ class Epoch:
         Whether the dataset ended by itself.
     endless : bool
         Whether it never ends: an epoch is as long as the caller says.
+    white : float
+        Of images of floats: the value that counts as white, 1 or 255.
     """
 
     digests: list[bytes] = field(default_factory=list)
@@ -100,11 +102,14 @@ class Epoch:
     others: list[bytes] = field(default_factory=list)
     large: list[np.ndarray] = field(default_factory=list)
     pixels: list[np.ndarray] = field(default_factory=list)
+    shapes: set[tuple[int, ...]] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
     soft: bool = False
     measured: bool = False
     whole: bool = False
     endless: bool = False
+    white: float = 1.0
+    _as_bytes: list[bytes] = field(default_factory=list)  # digests of images of floats, should 255 be white
 
     def __len__(self) -> int:
         """Return the number of elements."""
@@ -122,10 +127,11 @@ class Epoch:
         if others := [part for i, part in enumerate(row) if i != layout.image]:
             self.others.append(b"".join(map(digest, others)))
         raw = row[layout.image]
-        if raw.ndim >= 3 and raw.shape[-3] in _CHANNELS and raw.shape[-1] not in _CHANNELS:
+        if raw.ndim >= 3 and raw.shape[-3] in (1, 3, 4) and raw.shape[-1] not in (1, 3, 4):
             raw = np.moveaxis(raw, -3, -1)  # channels first
         # A clip becomes one picture, its frames one below the other.
         image = raw.reshape(-1, *raw.shape[-2:]) if raw.ndim > 3 else raw.reshape(*raw.shape, *[1] * (3 - raw.ndim))
+        self.shapes.add(raw.shape)
         whole, image = image, image.astype(np.float64 if raw.dtype.itemsize > 4 else np.float32)
         good = np.isfinite(image)
         self.broken.append(int(good.size - np.count_nonzero(good)))
@@ -135,12 +141,12 @@ class Epoch:
         self.flat.append(_flat(image[::8, ::8], good[::8, ::8]) and _flat(image, good))
         image = np.where(good, image, 0).astype(np.float32, copy=False)
         if raw.dtype.kind in "iu":
-            white = 255 if raw.dtype.itemsize > 2 else np.iinfo(raw.dtype).max
+            self.digests.append(_of_pixels(whole))
+            image /= 255 if raw.dtype.itemsize > 2 else np.iinfo(raw.dtype).max
         else:
-            white = 255 if high > _BRIGHT else 1
-            whole = np.rint(image * (255 / white))  # a float that was made from a byte has the digest of that byte
-        self.digests.append(_of_pixels(whole))
-        image /= white
+            # Rounded to a 255th: a float that was made from a byte has the digest of that byte.
+            self.digests.append(_of_pixels(np.rint(image * 255)))
+            self._as_bytes.append(_of_pixels(np.rint(image)))
         if image.shape[-1] == 4:
             image = image[..., :3]  # what is opaque has no colour
         planes = np.ascontiguousarray(np.moveaxis(image, -1, 0))  # NumPy's mean of three neighbours is slow
@@ -153,15 +159,25 @@ class Epoch:
             y, x, c = _places(image.shape)
             self.pixels.append(np.stack([image[y, x, c], image[y, image.shape[1] - 1 - x, c]], axis=1))
 
+    def to_bytes(self) -> None:
+        """Let 255 count as white in images of floats, in place of 1."""
+        if self._as_bytes and self.white == 1:
+            self.white, self.digests = 255.0, self._as_bytes
+            self.colour = [value / 255 for value in self.colour]
+            self.large, self.pixels = ([value / 255 for value in kept] for kept in (self.large, self.pixels))
+
     def mark(self, label: Any) -> None:
         """Take the fingerprint of a label."""
         array = np.asarray(label)
         kind = {"b": "i", "u": "i"}.get(array.dtype.kind, array.dtype.kind)
-        if kind == "f":  # a float64 value of a table is trained on as float32, so both have one digest
+        form = "text" if kind in "OSU" else kind
+        if kind == "f":
+            # A float64 value of a table is trained on as float32, so both have one digest; a float16 has another one.
+            form = "f" if array.dtype.itemsize > 2 else "half"
             with np.errstate(over="ignore"):
                 array = array.astype(np.float32) + np.float32(0)  # -0 becomes 0
         self.labels.append(digest(array))
-        self.forms.add(f"{'text' if kind in 'OSU' else kind}{array.shape}")
+        self.forms.add(f"{form}{array.shape}")
         if kind in "if":
             vector = array.ndim == 1 and array.size > 1 and not set(array.tolist()) <= {0, 1}
             self.soft |= kind == "f" and vector
@@ -228,43 +244,51 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     import tensorflow as tf
 
     parts = components(dataset, what)
-    names = tuple(name for name, _ in parts)
+    known_names = tuple(name for name, _ in parts)
     for name, spec in parts:
         if not isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
             raise TypeError(f"{what} has a component {name} of {type(spec).__name__}; allowed: tensors, ragged tensors")
     dims = _shapes(dataset, [spec for _, spec in parts])
-    alone = names[dims.index([])] if [] in dims else None
+    alone = known_names[dims.index([])] if [] in dims else None
     if batched and alone:
         raise ValueError(
             f"batched=True, and component {alone} of {what} is a single value; a batch has one per element"
         )
     numeric = [not (spec.dtype == tf.string or spec.dtype.is_bool or spec.dtype.is_complex) for _, spec in parts]
-    leaves = [name.rsplit(".", 1)[-1].lower() for name in names]
-    chosen = _find(names, image, "image", what)
+    chosen = _find(known_names, image, "image", what)
     if chosen is None:
+        shapes = [(i, d) for i, d in enumerate(dims) if numeric[i] and d is not None]
         ranks = (3,) if alone else (3, 4)  # four dimensions beside a single value are a clip, and no batch
-        coloured = [i for i, d in enumerate(dims) if numeric[i] and d is not None and len(d) in ranks and _colours(d)]
-        # Boxes (n, 4) of a batch have as many dimensions as a photo, and the photos beside them have more. What a name
-        # does not tell, colours may: a mask has none. Of a pair, the first is what a model is given.
-        likely = {i: (len(dims[i]), leaves[i] in _IMAGES, leaves[i].isdigit() or dims[i][-1] != 1) for i in coloured}
-        chosen = max(likely, key=likely.get, default=None)
+        coloured = [i for i, d in shapes if len(d) in ranks and (d[-1] in (1, 3, 4, None) or _planes(d))]
+        plain = [i for i, d in shapes if len(d) == 2 and all(n is None or n >= 8 for n in d)]
+        flat = [i for i, d in shapes if len(d) == 3 or (i in plain and not _vectors(dims, i, batched))]
+
+        def likely(i: int) -> tuple[int, bool, bool]:
+            # Boxes (n, 4) of a batch have as many dimensions as a photo, and the photos beside them have more. What a
+            # name does not tell, colours may: a mask has none. Of a pair, the first is what a model is given.
+            leaf = known_names[i].rsplit(".", 1)[-1].lower()
+            return len(dims[i]) if coloured else 0, leaf in _IMAGES, leaf.isdigit() or dims[i][-1] != 1
+
+        chosen = max(coloured or flat, key=likely, default=None)
     if batched is None:
         ragged = [spec.ragged_rank for _, spec in parts if isinstance(spec, tf.RaggedTensorSpec)]
-        batched = _batched(dims, None if chosen is None else dims[chosen], ragged)
+        batched = _batched(dims, chosen, ragged)
     rank = [None if d is None else len(d) - bool(batched) for d in dims]
-    known = _find(names, key, "key", what)
-    marked = _find(names, label, "label", what)
-    short = [rank[i] == 1 and d[-1] is not None and d[-1] <= _LONGEST_LABEL for i, d in enumerate(dims)]
-    small = [i for i in range(len(parts)) if i not in (chosen, known) and (rank[i] == 0 or short[i])]
-    if marked is None and (len(small) > 1 or any(numeric[i] for i in small)):
+    known = _find(known_names, key, "key", what)
+    marked = _find(known_names, label, "label", what)
+    if marked is None:
+        short = [rank[i] == 1 and d[-1] is not None and d[-1] <= _LONGEST_LABEL for i, d in enumerate(dims)]
+        small = [i for i in range(len(parts)) if i not in (chosen, known) and (rank[i] == 0 or short[i])]
+        by_name = [i for i in small if known_names[i].rsplit(".", 1)[-1] in ("label", "labels", "target", "class")]
+        small = by_name or [i for i in small if numeric[i]] or (small if len(small) > 1 else [])
         # Of (features, label) and (features, label, weight), as Keras takes them, features may be small, too.
         pair = isinstance(dataset.element_spec, tuple) and len(dataset.element_spec) in (2, 3)
-        second = [pair and name.split(".")[0] == "1" for name in names]
-        marked = max(small, key=lambda i: (leaves[i] in _LABELS, numeric[i], second[i]))
+        second = [i for i in small if pair and known_names[i].split(".")[0] == "1"]
+        marked = next(iter(second or small), None)
     if known is None:
         texts = (i for i, (_, spec) in enumerate(parts) if spec.dtype == tf.string and rank[i] == 0)
         known = next((i for i in texts if i not in (chosen, marked)), None)
-    return Layout(names, bool(batched), chosen, marked, known)
+    return Layout(known_names, bool(batched), chosen, marked, known)
 
 
 def _shapes(dataset: Any, specs: list[Any]) -> list[list[int | None] | None]:
@@ -287,6 +311,16 @@ def components(dataset: Any, what: str) -> list[tuple[str, Any]]:
     return list(named(dataset.element_spec))
 
 
+def deeper(dataset: Any, reference: Any, what: str) -> bool:
+    """Return whether the components of `dataset` have one dimension more than those of the same name in `reference`."""
+    ranks, plain = (
+        {name: spec.shape.rank for name, spec in components(one, called) if hasattr(spec, "shape")}
+        for one, called in ((dataset, what), (reference, "reference"))
+    )
+    both = [(ranks[name], plain[name]) for name in ranks.keys() & plain.keys()]
+    return bool(both) and all(None not in pair and pair[0] == pair[1] + 1 for pair in both)
+
+
 def _find(names: tuple[str, ...], wanted: Any, role: str, what: str) -> int | None:
     if wanted is None:
         return None
@@ -295,21 +329,38 @@ def _find(names: tuple[str, ...], wanted: Any, role: str, what: str) -> int | No
     return names.index(str(wanted))
 
 
-def _colours(shape: list[int | None]) -> bool:
-    """Return whether the last dimension may be colours, or that before height and width."""
-    return shape[-1] in (*_CHANNELS, None) or shape[-3] in _CHANNELS
+def _planes(shape: list[int | None]) -> bool:
+    """Return whether this is the shape of a batch of images whose three colours come first."""
+    return len(shape) == 4 and shape[1] == 3 and all(n is None or n >= 8 for n in shape[2:])
 
 
-def _batched(dims: list[list[int | None] | None], image: list[int | None] | None, ragged: list[int]) -> bool:
+def _vectors(dims: list[list[int | None] | None], place: int, batched: bool | None) -> bool:
+    """Return whether a component of two dimensions is a batch of vectors, as features or tokens, and no grey image."""
+    if batched is not None or [] in dims:  # a single value beside it belongs to one element
+        return bool(batched)
+    (length, width), others = dims[place], [d for i, d in enumerate(dims) if i != place and d is not None]
+    if length is None and width is not None:
+        return True
+    square = length == width is not None and all(d == dims[place] for d in others)  # as an image and its mask
+    return bool(others) and not square and all(d[0] == length for d in others)
+
+
+def _batched(dims: list[list[int | None] | None], image: int | None, ragged: list[int]) -> bool:
     if [] in dims or 0 in ragged:  # a single value, or one row of a ragged batch
         return False
-    if image is not None and (len(image) != 3 or image[-1] in (*_CHANNELS, None)):
-        return bool(ragged) or len(image) > 3
-    lengths = {d[0] if d else 0 for d in dims}  # 0 stands for a shape that nobody knows
-    return bool(ragged) or (0 not in lengths and (lengths == {None} or (len(dims) > 1 and len(lengths) == 1)))
+    if ragged:
+        return True
+    if image is not None and dims[image] is not None:
+        rank, last = len(dims[image]), dims[image][-1]
+        others = [d for i, d in enumerate(dims) if i != image and d is not None]
+        if rank == 3 and last not in (1, 3, 4, None):  # (n, h, w) or one image with many channels
+            return bool(others) and all(others) and all(d[0] == dims[image][0] for d in others)
+        return rank >= 4
+    lengths = {d[0] if d else 0 for d in dims}  # 0 stands for a single value
+    return 0 not in lengths and (lengths == {None} or (len(dims) > 1 and len(lengths) == 1))
 
 
-def rows(dataset: Iterable[Any], found: Layout) -> Iterator[list[np.ndarray]]:
+def rows(dataset: Any, found: Layout) -> Iterator[list[np.ndarray]]:
     """Yield the elements one by one as lists of arrays, batches taken apart."""
     for element in dataset:
         parts = [value for _, value in named(element)]
@@ -328,7 +379,7 @@ def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: 
     """Return the fingerprints of some epochs of `dataset`.
 
     A dataset that ends is started again for every epoch, as Keras does. One that never ends is read on, and
-    an epoch is `steps` of its elements, or else `count` single ones.
+    an epoch is `steps` of its elements, or else `count` single ones. One that goes on far beyond `count` never ends.
 
     Raises
     ------
@@ -339,15 +390,39 @@ def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: 
     endless = length == -1
     if endless and steps is None and count is None:
         raise ValueError(f"{what} never ends (repeat()), so say how long an epoch is: steps=, count=, or reference=")
-    source = iter(dataset) if endless else dataset
-    counted = rows(source, found) if endless and steps is None else None
-    made = []
-    for _ in range(epochs):
-        epoch = Epoch(endless=endless)
-        for row in itertools.islice(counted, count) if counted else rows(itertools.islice(source, steps), found):
-            epoch.add(found, row)
-            if len(epoch) > MOST:
-                raise ValueError(f"{what} has more than {MOST:,} elements in an epoch; say steps= to look at fewer")
-        epoch.whole = len(epoch) == count if counted else steps is None or 0 <= length <= steps
-        made.append(epoch)
+    if length == -2 and steps is None and count is not None:  # the length is unknown: see whether it ends
+        limit = 2 * count + _BEYOND
+        made = [_fill(rows(dataset, found), found, limit, what) for _ in range(epochs)]
+        endless = any(len(epoch) == limit for epoch in made)
+    elif not endless or steps is not None:
+        going_on = iter(dataset) if endless else None
+        sources = (itertools.islice(going_on or iter(dataset), steps) for _ in range(epochs))
+        made = [_fill(rows(source, found), found, None, what) for source in sources]
+    if endless and steps is None:
+        source = rows(dataset, found)
+        made = [_fill(source, found, count, what) for _ in range(epochs)]
+    for epoch in made:
+        epoch.endless = endless
+        epoch.whole = len(epoch) == count if endless and steps is None else steps is None or 0 <= length <= steps
+    settle(*made)
     return made
+
+
+def _fill(source: Iterator[list[np.ndarray]], found: Layout, count: int | None, what: str) -> Epoch:
+    epoch = Epoch()
+    for row in itertools.islice(source, count):
+        epoch.add(found, row)
+        if len(epoch) > MOST:
+            raise ValueError(f"{what} has more than {MOST:,} elements in an epoch; say steps= to look at fewer")
+    return epoch
+
+
+def settle(*epochs: Epoch) -> None:
+    """Tell epochs of one dataset what they have in common as white, so that their pixels can be compared.
+
+    A dark image of bytes looks like one of 0 to 1, and a standardised one may have a value or two beyond 16.
+    """
+    high = [value for epoch in epochs for value in epoch.high]
+    if any(epoch.white != 1 for epoch in epochs) or sum(value > 16 for value in high) > _BRIGHT * len(high):
+        for epoch in epochs:
+            epoch.to_bytes()

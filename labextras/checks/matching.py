@@ -23,6 +23,9 @@ LEAST, MARGIN = 0.75, 0.2
 #: Elements up to this number are compared each with each.
 _PAIRWISE = 20_000
 
+#: Fewer elements with two outcomes each may come alike in two epochs by chance.
+FEW = 16
+
 
 @dataclass(frozen=True)
 class Match:
@@ -36,14 +39,14 @@ class Match:
         Whether it was recognised by key or by equal pixels.
     groups : list of int
         For each reference element, the first one that equals it: copies form one group.
-    labels : list of set of bytes
-        For each reference element its labels: its own, and those of its copies.
+    labels : list of bytes
+        Of the reference.
     """
 
     place: list[int]
     exact: list[bool]
     groups: list[int]
-    labels: list[set[bytes]]
+    labels: list[bytes]
 
     @property
     def known(self) -> int:
@@ -55,10 +58,30 @@ class Match:
         """Whether all were recognised. If some were not, others may have been recognised wrongly by their likeness."""
         return self.known == len(self.place)
 
+    @property
+    def lost(self) -> int:
+        """How many elements of the reference were not recognised among the delivered ones."""
+        return self._compared.lost
+
+    @property
+    def extra(self) -> int:
+        """How many elements came more often than the reference holds them."""
+        return self._compared.extra
+
     @cached_property
-    def compared(self) -> same_elements.Compared:
-        """What is lost of the reference, and what came more often than it holds it."""
+    def _compared(self) -> same_elements.Compared:
         return same_elements.compared((self.groups[j] for j in self.place if j >= 0), self.groups)
+
+    @cached_property
+    def _labels(self) -> dict[int, set[bytes]]:
+        found: dict[int, set[bytes]] = defaultdict(set)
+        for label, group in zip(self.labels, self.groups, strict=True):
+            found[group].add(label)
+        return found
+
+    def labels_of(self, place: int) -> set[bytes]:
+        """Return the labels of an element of the reference and of its copies."""
+        return self._labels[self.groups[place]]
 
 
 def match(seen: Epoch, truth: Epoch) -> Match:
@@ -79,10 +102,7 @@ def match(seen: Epoch, truth: Epoch) -> Match:
     if not by_key and rest and seen.small and truth.small and len(seen) * len(truth) <= _PAIRWISE**2:
         for i, j in zip(rest, _alike(seen, truth, rest, groups), strict=True):
             place[i] = j
-    labels: dict[int, set[bytes]] = defaultdict(set)
-    for label, group in zip(truth.labels, groups, strict=False):  # a reference may have none
-        labels[group].add(label)
-    return Match(place, exact, groups, [labels[group] for group in groups])
+    return Match(place, exact, groups, truth.labels)
 
 
 def _alike(seen: Epoch, truth: Epoch, rest: list[int], groups: list[int]) -> list[int]:
@@ -113,6 +133,25 @@ def repeats(one: Epoch, other: Epoch) -> bool:
         return False
     single = sum(times == 1 for times in Counter(one.digests).values())
     return one.digests == other.digests or 2 * single >= len(one)
+
+
+def differ(seen: Epoch, exactly: bool) -> bool:
+    """Return whether most elements that share a key are different ones, as the photos of one person are.
+
+    Where images are augmented, not `exactly` equal ones may be the same; their thumbnails are alike.
+    """
+    first: dict[bytes, int] = {}
+    pairs = [(first.setdefault(key, i), i) for i, key in enumerate(seen.keys)]
+    pairs = [(i, j) for i, j in pairs if i != j]
+    others = [(i, j) for i, j in pairs if seen.digests[i] != seen.digests[j]]
+    if not exactly and seen.small:
+        pictures = [picture.reshape(8, 8) for picture in seen.small]
+        others = [
+            (i, j)
+            for i, j in others
+            if max((pictures[i] * pictures[j]).sum(), (pictures[i] * pictures[j][:, ::-1]).sum()) < LEAST
+        ]
+    return 2 * len(others) > len(pairs)
 
 
 def twins(seen: Epoch, found: Match) -> bool | None:

@@ -2,8 +2,9 @@
 
 The two functions are black boxes; only their images are compared. Most steps show in coarse pictures, whose pixels are
 means of large parts: the turn and the order of the colours that correlate best, bars at the edges, and the line that
-leads from the values of one image to those of the other, a curve, or a line for each photo. If coarse pictures are
-alike then, a difference that remains is another resize. If they differ, it is another part of the photo.
+leads from the values of one image to those of the other. If coarse pictures are alike then, a difference that remains
+is another resize. If they differ, three changes of the values are tried: each photo's own scale, another colour space,
+and a blur. If none of them removes the difference, it is another part of the photo.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ _GRID = 8  # pixels of the edge of a coarse picture
 _TURNS = list(itertools.product((False, True), range(4)))  # mirrored or not, quarters of a turn
 _ORDERS = list(itertools.permutations(range(3)))  # from red, green, blue to blue, green, red
 _BAR = 0.05  # of the edge
-_BENT = "no line leads to them: values are cut off, wrap around or are bent (gamma)"
 
 
 class StepDifference(NamedTuple):
@@ -87,10 +87,11 @@ class Serving(Tabular):
 
     def table(self) -> Table:
         """One row for each step at which they differ."""
-        rows = [(one.step, one.what, f"{one.files} of {self.files}") for one in self.differences] or [("none", "", "")]
-        note = f"They differ first in this step: {self.first}. What follows can be right and is served another picture."
+        rows = [(one.step, one.what, f"{one.files} of {self.files}") for one in self.differences]
         if self.equal:
             note = f"equal: what is left is {100 * self.left:.1f} % of the contrast of the photos, as rounding leaves."
+            return Table(("step", "what differs", "files"), [("none", "", "")], (), [note], rule=True)
+        note = f"They differ first in this step: {self.first}. What follows can be right and is served another picture."
         return Table(("step", "what differs", "files"), rows, (), [note], rule=True)
 
 
@@ -119,12 +120,13 @@ def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], file
     Notes
     -----
     A difference in one step can hide differences in later steps. If the part of the photo or the size differs, the
-    resize is not compared, and values are compared only if they are far apart. If one side is grey, only orientation,
-    layout and size are compared. Correct the first step and compare again.
+    resize is not compared, and values are compared only if they are far apart. If the colour space differs, values are
+    not compared. Correct the first step and compare again.
 
-    Some differences can look like another part of the photo: another colour space, a strong blur, two faults at once,
-    as other colours and a resize that skips pixels, strong JPEG compression, an equalised histogram, or a contrast so
-    high that values are cut off. A blur that changes no more than two good resizes differ is called equal.
+    Some differences can look like another part of the photo: two faults at once, as other colours and a resize that
+    skips pixels, strong JPEG compression, an equalised histogram, or a contrast so high that values are cut off. A blur
+    that changes no more than two good resizes differ is called equal. An equally small turn of the hue is called
+    another scale.
     """
     if isinstance(files, (str, os.PathLike)):
         raise ValueError(f"files is the one path {os.fspath(files)}; allowed: a list of paths")
@@ -172,19 +174,18 @@ def _checked(given: Any, name: str, path: str) -> tuple[np.ndarray, str]:
     return np.asarray(image if last else np.moveaxis(image, 0, 2), np.float64), "last" if last else "first"
 
 
-def _aligned(
-    trained: list[np.ndarray], served: list[np.ndarray], notes: Counter[tuple[str, str]]
-) -> tuple[list[np.ndarray], tuple[int, ...]]:
-    """Take bars off, and return the photos of training turned as those of serving, and the order of their colours."""
+def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter[tuple[str, str]]) -> float:
+    """Enter all differences but size and layout into `notes`, and return what they leave unexplained."""
+    count = len(trained)
     if max(float(np.ptp(image)) for image in trained) < 1e-9:
         raise ValueError("train_fn makes all photos flat; allowed: photos with something in them")
-    for i in range(len(trained)):
+    for i in range(count):
         (one, bars), (other, other_bars) = _without_bars(trained[i]), _without_bars(served[i])
         if abs(bars - other_bars) > _BAR:
             trained[i], served[i] = one, other
             side = "serving" if other_bars > bars else "training"
             notes["part of the photo", f"{side} has bars of one colour at the edges (letterbox)"] += 1
-    turns = [_TURNS[0]] * len(trained)
+    turns = [_TURNS[0]] * count
     for order in (_ORDERS[0], _ORDERS[-1]) if _comparable(trained, served) else ():
         if _worst(_off_curve([image[..., order] for image in trained], served)) <= FINE:
             break
@@ -192,56 +193,66 @@ def _aligned(
         order, turns = _placed(*(np.stack([_coarse(image) for image in images]) for images in (trained, served)))
     swapped = "red and blue have changed places" if order == _ORDERS[-1] else "the channels come in another order"
     if order != _ORDERS[0]:
-        notes["colours", swapped] += len(trained)
+        notes["colours", swapped] += count
     for mirror, quarters in set(turns) - {_TURNS[0]}:
         some = turns.count((mirror, quarters))
         words = " and ".join([f"turned by {90 * quarters}°"] * bool(quarters) + ["mirrored"] * mirror)
-        hint = "; the orientation in the file (EXIF) is applied on one side only" if some < len(trained) else ""
+        hint = "; the orientation in the file (EXIF) is applied on one side only" if some < count else ""
         notes["orientation", f"serving sees the photo {words}{hint}"] += some
-    return [_turned(image, *turn)[..., order] for image, turn in zip(trained, turns, strict=True)], order
-
-
-def _compare(trained: list[np.ndarray], served: list[np.ndarray], notes: Counter[tuple[str, str]]) -> float:
-    """Enter all differences but size and layout into `notes`, and return what they leave unexplained."""
-    trained, order = _aligned(trained, served, notes)
-    count = len(trained)
+    trained = [_turned(image, *turn)[..., order] for image, turn in zip(trained, turns, strict=True)]
     one, other = (np.stack([_coarse(image) for image in images]) for images in (trained, served))
-    contrast = float(np.mean([image.std(axis=(0, 1)).mean() for image in trained]))
-    # Where colours changed places before mean and deviation were taken off, the line of green alone stays as it was.
-    channels = [1, 1, 1] if order == _ORDERS[-1] else [0, 1, 2]
-    slope, offset = _line(one, other)
-    same = _comparable(trained, served)
-    before, after = (trained, served) if same else (list(one), list(other))
-    straight = [((b - offset) / slope - a) / contrast for a, b in zip(before, after, strict=True)]
-    curve = _off_curve(before, after)
-    lines = [_line(_coarse(a), _coarse(b)) for a, b in zip(before, after, strict=True)]
-    own = [((b - o) / k - a) / contrast for a, b, (k, o) in zip(before, after, lines, strict=True)]
-    # Of two pictures that have nothing in common a curve leaves 0.7 of what a line does.
-    bent = _size(straight) > FINE and _size(curve) < 0.6 * _size(straight)
-    rest, what = (curve, _BENT) if bent else (straight, "")
-    coarse = _size([_coarse(image) for image in rest])
-    if _elsewhere(rest, same) and not _elsewhere(own, same) and _size([_coarse(image) for image in own]) < coarse / 2:
-        rest, what = own, "each photo is scaled by its own mean and deviation"
     grey = _grey(one), _grey(other)
     if grey[0] != grey[1]:
         notes["colours", f"{'serving' if grey[1] else 'training'} sees grey photos"] += count
-    elif _elsewhere(rest, same):
-        differ = f"coarse pictures differ by {100 * coarse:.0f} % of the contrast"
-        words = f"another crop or aspect, another colour space, or a blur: {differ}"
-        if not any(name == "part of the photo" for name, _ in notes):
-            notes["part of the photo", words] += sum(_size([_coarse(image)]) > COARSE for image in rest)
-        slope, offset = _line(np.sort(one.reshape(-1, 3), axis=0), np.sort(other.reshape(-1, 3), axis=0))
-        _values(slope[channels], offset[channels], one, contrast, FAR, count, notes)
-    else:
-        if what:
-            notes["values", what] += count
+        colourful, target = (one, other) if grey[1] else (other, one)
+        weights = np.linalg.lstsq(_centred(colourful), _centred(target)[:, 0], rcond=None)[0]
+        # Weights of the sum 1 leave the scale of the values to the line.
+        weights = np.repeat((weights / weights.sum())[:, None], 3, axis=1)
+        if grey[1]:
+            trained, one = [image @ weights for image in trained], one @ weights
         else:
-            _values(slope[channels], offset[channels], one, contrast, LINE, count, notes)
-        if _worst(rest) > FINE and same:
-            how = "another way to make small pixels of large ones (antialias, method)"
-            share = f"{100 * _worst(rest):.0f} % of the contrast"
-            notes["resize", f"{how}: {share}"] += sum(_size([image]) > FINE / 2 for image in rest)
-    return _worst(rest)
+            served, other = [image @ weights for image in served], other @ weights
+    contrast = _contrast(trained)
+    # Where colours changed places before mean and deviation were taken off, the line of green alone stays as it was.
+    channels = [1, 1, 1] if order == _ORDERS[-1] else [0, 1, 2]
+    slope, offset = _line(one.reshape(-1, 3), other.reshape(-1, 3))
+    same = _comparable(trained, served)
+    before, after = (trained, served) if same else (list(one), list(other))
+    rest = [((b - offset) / slope - a) / contrast for a, b in zip(before, after, strict=True)]
+    # Of two pictures that have nothing in common a curve leaves 0.7 of what a line does.
+    curve = _off_curve(before, after)
+    bent = _size(rest) > FINE and _size(curve) < 0.6 * _size(rest)
+    rest = curve if bent else rest
+    left, small = _worst(rest), [_coarse(image) for image in rest]
+    if _elsewhere(rest, same):
+        # Another part of the photo is what no change of the values of pixels undoes.
+        straight = [(image - offset) / slope for image in after]
+        step, undone = "part of the photo", rest
+        for name, what, undo in _UNDONE if same else _UNDONE[:2]:
+            trial = undo(before, straight)
+            if _undoes(trial, small, same, name):
+                step, undone = name, trial
+                notes[name, what] += count
+                break
+        if step == "colours":
+            notes.pop((step, swapped), None)  # channels of another colour space have no order
+        if step == "part of the photo" and not any(name == step for name, _ in notes):
+            differ = f"coarse pictures differ by {100 * _size(small):.0f} % of the contrast"
+            what = f"another crop or aspect, or another colour space: {differ}"
+            notes[step, what] += sum(_size([image]) > COARSE for image in small)
+        if step in ("part of the photo", "resize"):
+            slope, offset = _line(np.sort(one.reshape(-1, 3), axis=0), np.sort(other.reshape(-1, 3), axis=0))
+            _values(slope[channels], offset[channels], one, contrast, FAR, count, notes)
+            return left
+        rest, left = undone, _worst(undone)
+    elif bent:
+        notes["values", "no line leads to them: values are cut off, wrap around or are bent (gamma)"] += count
+    else:
+        _values(slope[channels], offset[channels], one, contrast, LINE, count, notes)
+    if left > FINE and same and not _elsewhere(rest, same):
+        what = f"another way to make small pixels of large ones (antialias, method): {100 * left:.0f} % of the contrast"
+        notes["resize", what] += sum(_size([image]) > FINE / 2 for image in rest)
+    return left
 
 
 def _without_bars(image: np.ndarray) -> tuple[np.ndarray, float]:
@@ -292,10 +303,15 @@ def _placed(one: np.ndarray, other: np.ndarray) -> tuple[tuple[int, ...], list[t
     return _ORDERS[order], [_TURNS[t] for t in best]
 
 
+def _centred(images: np.ndarray) -> np.ndarray:
+    values = images.reshape(-1, 3)
+    return values - values.mean(axis=0)
+
+
 def _grey(images: np.ndarray) -> bool:
     """Tell whether the three channels are one, whatever its scale in each."""
     with np.errstate(invalid="ignore", divide="ignore"):  # channels of one value correlate with nothing
-        return bool(np.corrcoef(images.reshape(-1, 3).T).min() > 0.9999)
+        return bool(np.corrcoef(_centred(images).T).min() > 0.9999)
 
 
 def _size(images: Sequence[np.ndarray]) -> float:
@@ -310,7 +326,7 @@ def _worst(images: Sequence[np.ndarray]) -> float:
 def _line(one: np.ndarray, other: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return slope and offset of each channel, ``other = slope × one + offset``, without what is far from the line."""
     slope, offset = np.ones(3), np.zeros(3)
-    for c, (x, y) in enumerate(zip(one.reshape(-1, 3).T, other.reshape(-1, 3).T, strict=True)):
+    for c, (x, y) in enumerate(zip(one.T, other.T, strict=True)):
         keep = np.ones(len(x), bool)
         for _ in range(4):
             spread = x[keep].std()
@@ -352,6 +368,84 @@ def _elsewhere(rest: list[np.ndarray], same: bool) -> bool:
     left, edge = _worst(rest), min(min(image.shape[:2]) for image in rest)
     least = max(COARSE, 1.5 * _GRID / edge * left) if same else FINE
     return left > FINE and _size([_coarse(image) for image in rest]) > least
+
+
+def _undoes(undone: list[np.ndarray], small: list[np.ndarray], same: bool, step: str) -> bool:
+    """Tell whether a step was undone: coarse pictures hardly differ any more, and show the same part of the photo.
+
+    Of a map of the colours that is not quite the right one, coarse pictures show as much as fine ones. Of a photo that
+    is cut or moved, edges are left, which are fine.
+    """
+    coarse = _size([_coarse(image) for image in undone])
+    if coarse > 0.5 * _size(small):
+        return False
+    return not _elsewhere(undone, same) or (same and step == "colours" and _size(undone) < 1.6 * coarse)
+
+
+def _contrast(images: list[np.ndarray]) -> float:
+    """Return the standard deviation of the values of a photo, as the mean of all photos and colours."""
+    return float(np.mean([image.std(axis=(0, 1)).mean() for image in images]))
+
+
+def _share(rest: list[np.ndarray], images: list[np.ndarray]) -> list[np.ndarray]:
+    """Return what is left as a share of the contrast of the photos; of photos without any it is all."""
+    contrast = _contrast(images)
+    return [image / contrast if contrast > 1e-9 else np.ones_like(image) for image in rest]
+
+
+def _off_own_lines(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
+    """Return what is left where each photo has lines of its own."""
+    lines = [_line(_coarse(a).reshape(-1, 3), _coarse(b).reshape(-1, 3)) for a, b in zip(one, other, strict=True)]
+    rest = [(b - offset) / slope - a for a, b, (slope, offset) in zip(one, other, lines, strict=True)]
+    return _share(rest, one)
+
+
+def _off_colours(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
+    """Fit pixels by one quadratic function of the three values at the same place; return the rest.
+
+    A line in three values leads to YCbCr; hue and saturation are not linear.
+    """
+
+    def terms(image: np.ndarray) -> np.ndarray:
+        x = image.reshape(-1, 3)
+        return np.column_stack([np.ones(len(x)), x, x**2, x * x[:, [1, 2, 0]]])
+
+    tries = []
+    for before, after in ((one, other), (other, one)):  # back from hue and saturation is the easier way
+        small = [np.concatenate([_coarse(image).reshape(-1, 3) for image in images]) for images in (before, after)]
+        weights = np.linalg.lstsq(terms(small[0]), small[1], rcond=None)[0]
+        rest = [(terms(a) @ weights).reshape(a.shape) - b for a, b in zip(before, after, strict=True)]
+        tries.append(_share(rest, after))
+    return min(tries, key=_size)
+
+
+def _off_blur(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
+    """Return what is left if the sharper photos are blurred until they are as the others."""
+
+    def edges(images: list[np.ndarray]) -> float:
+        return _size([np.diff(image, axis=axis) for image in images for axis in (0, 1)])
+
+    def blurred(image: np.ndarray, width: float) -> np.ndarray:
+        for _ in range(2):
+            place = np.arange(len(image))
+            weights = np.exp(-(((place[:, None] - place) / width) ** 2) / 2)
+            image = np.tensordot(weights / weights.sum(axis=1, keepdims=True), image, 1).swapaxes(0, 1)
+        return image
+
+    def left(width: float, most: int | None = None) -> list[np.ndarray]:
+        return [blurred(a, width) - b for a, b in zip(sharp[:most], soft[:most], strict=True)]
+
+    sharp, soft = (one, other) if edges(one) > edges(other) else (other, one)
+    # The width is found with two photos: to blur all of them in each width would take most of the time of a comparison.
+    return _share(left(min(np.geomspace(0.5, 16, 11), key=lambda width: _size(left(width, 2)))), one)
+
+
+#: Differences that are tried before another part of the photo is named: a step, its difference, and what removes it.
+_UNDONE = (
+    ("values", "each photo is scaled by its own mean and deviation", _off_own_lines),
+    ("colours", "another colour space, hue or saturation", _off_colours),
+    ("resize", "one of the two is blurred", _off_blur),
+)
 
 
 def _values(

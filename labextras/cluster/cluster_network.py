@@ -65,19 +65,20 @@ def listens(address: str, timeout_s: float = 1.0) -> bool:
     return False
 
 
+def is_free(port: int) -> bool:
+    """Tell whether nobody listens at a port of this machine."""
+    with socket.socket() as one, contextlib.suppress(OSError):
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        one.bind(("localhost", port))
+        return True
+    return False
+
+
 def free_ports(count: int) -> list[int]:
     """Return ports of this machine that nobody listens at now.
 
     They are none of those that systems give to a program that asks for any port, or connects to another one: so they
     are still free when a server, which imports TensorFlow first, asks for them.
     """
-
-    def is_free(port: int) -> bool:
-        with socket.socket() as one, contextlib.suppress(OSError):
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            one.bind(("localhost", port))
-            return True
-        return False
-
     by_chance = random.SystemRandom().sample(range(10_000, 32_768), 4_000)  # Linux gives away those from 32,768
     return list(itertools.islice(filter(is_free, by_chance), count))

@@ -10,14 +10,14 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from labextras.cluster import cluster_network
+from labextras.cluster import cluster_network, stand_in_dispatcher
 from labextras.cluster.cluster_session import Served
 from labextras.cluster.elements import ClusterError, Elements, why
 from labextras.cluster.fork_server import ForkServer
 from labextras.cluster.servers import MOST_STARTS, ClusterServer, Death
 from labkit.common.numbers import one_of, truth, whole
 from labkit.common.processes import apart
-from labkit.pipelines.structure import check_dataset
+from labkit.pipelines.structure import check_dataset, nodes
 
 #: How often the supervisor looks, in seconds, and how often a worker tells the dispatcher that it lives, in ms.
 LOOK_S, HEARTBEAT_MS = 0.1, 300
@@ -54,9 +54,11 @@ class Cluster:
     def __init__(self, addresses: Sequence[str], restart: bool, ours: bool) -> None:
         self.restart, self.ours, self.address = restart, ours, f"grpc://{addresses[0]}"
         self._shares = list(addresses[1:])
+        self._port = int(addresses[0].rpartition(":")[2])
         self._consumers: weakref.WeakSet[Elements] = weakref.WeakSet()
+        self._served: weakref.WeakSet[Any] = weakref.WeakSet()
         self._bytes: dict[Any, int] = {}
-        self._over, self._ending = False, threading.Event()
+        self._over, self._refuses, self._ending = False, False, threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="labkit cluster", daemon=True)
         self._fork_server = ForkServer() if ours else None
         self.servers = [ClusterServer("dispatcher", addresses[0], self._fork_server, self._of_dispatcher)]
@@ -65,7 +67,7 @@ class Cluster:
             if ours:
                 apart(lambda: [server.begin() for server in self.servers])
             self._thread.start()
-            atexit.register(self.close)
+            atexit.register(self._exit)
         except BaseException:  # the stop button, too
             self.close()
             raise
@@ -126,11 +128,15 @@ class Cluster:
 
         def distributed(dataset: Any) -> Any:
             check_dataset(dataset)
+            if any(node.dataset in self._served for node in nodes(dataset)):
+                raise ValueError("this dataset is distributed already; allowed: once, behind all that workers shall do")
             self.check_answers()  # to hand a dataset to a dispatcher that does not answer takes for ever
             try:
-                return apply(dataset)
+                served = apply(dataset)
             except tf.errors.OpError as error:
                 raise ClusterError(f"the dispatcher does not take this dataset: {why(error)}") from error
+            self._served.add(served)
+            return served
 
         return distributed
 
@@ -193,13 +199,21 @@ class Cluster:
             self._end()
         else:
             self._thread.join()
-        atexit.unregister(self.close)
+        atexit.unregister(self._exit)
+
+    def _exit(self) -> None:
+        """Close it, and leave no answer in its place: the process ends."""
+        self._served.clear()
+        self.close()
 
     def _end(self) -> None:
         for server in self.servers:
             server.end()
         if self._fork_server is not None:
             self._fork_server.close()
+            stand_in_dispatcher.leave(self._port)
+            if served := list(self._served):
+                stand_in_dispatcher.refuse(self._port, served)
 
     # -- what iterators and recordings need ------------------------------------------------
 
@@ -245,9 +259,11 @@ class Cluster:
         return ClusterServer(f"worker {number}", address, self._fork_server, lambda: settings)
 
     def _of_dispatcher(self) -> dict[str, Any]:
-        """Return the settings of a dispatcher, which keeps a journal."""
+        """Return the settings of a dispatcher, which keeps a journal, and whose port is free from here on."""
+        self._refuses = False
+        stand_in_dispatcher.leave(self._port)
         journal = {"work_dir": str(self._fork_server.folder), "fault_tolerant_mode": True}
-        return {"port": int(self.address.rpartition(":")[2]), "worker_addresses": [*self._shares], **journal}
+        return {"port": self._port, "worker_addresses": [*self._shares], **journal}
 
     def _look_after(self) -> None:
         """Restart the servers that have died, if they may be, end every wait that would have no end, and all at last.
@@ -258,9 +274,14 @@ class Cluster:
             self.count()
             for server in self.servers if self.ours else ():
                 is_first = server is self.dispatcher
-                if server.look() and self._comes_back(server) and (is_first or self.dispatcher.alive):
+                if not server.look():
+                    continue
+                if self._comes_back(server) and (is_first or self.dispatcher.alive):
                     with contextlib.suppress(ClusterError):  # it is one of its deaths
                         server.begin()
+                elif is_first and not self._refuses:
+                    self._refuses = True
+                    stand_in_dispatcher.refuse(self._port)
             for consumer in list(self._consumers):
                 if (why := consumer.why_lost()) is not None:
                     consumer.end(why)

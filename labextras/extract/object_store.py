@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import socketserver
 import threading
 import time
@@ -38,6 +39,8 @@ _STOP_S = 5
 _HOST = "127.0.0.1"
 #: Answers that may be others a moment later: the server is busy, or it or one behind it failed.
 _BUSY, _FAILED = {429, 503}, {500, 502, 504}
+#: Encodings whose bytes are not those of the object; others, as aws-chunked, only say how it was sent.
+_PACKED = {"gzip", "x-gzip", "deflate", "br", "zstd", "compress", "x-compress"}
 
 
 class ObjectError(OSError):
@@ -184,6 +187,9 @@ class Reader:
                 problem = f"lost its connection to {self.address} ({type(error).__name__}); read it again later"
             else:
                 if status == 200:
+                    encoding = head.get("Content-Encoding", "")
+                    if _PACKED.intersection(re.split("[ ,]+", encoding.casefold())):
+                        raise ObjectError(f"object {name} is stored in the encoding {encoding}; store it as it is")
                     return data
                 if status not in _BUSY | _FAILED:
                     do = "check the name" if status == 404 else "to ask again does not help, see why it is not sent"

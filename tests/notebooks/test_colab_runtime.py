@@ -199,7 +199,7 @@ def test_what_depends_on_the_versions_of_packages_passes_its_tests(root, machine
 
 
 #: The solution of every exercise, checked as in its notebook; of the rest of a notebook it needs TensorFlow only.
-CHECK_SOLUTIONS = """
+CHECK_SOLUTIONS = r"""
 import json, pathlib, re, sys, labkit, labcourse.grading
 labkit.setup()
 import tensorflow as tf

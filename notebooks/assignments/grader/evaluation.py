@@ -24,6 +24,7 @@ import ctypes
 import re
 import sys
 import threading
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,6 +150,7 @@ def _id(cell: Any) -> str:
     return cell.metadata.get("nbgrader", {}).get("grade_id", "")
 
 
+_HIDDEN = "### BEGIN HIDDEN TESTS"
 _FAILED = "a hidden test does not hold"
 #: How a process ends, when, and in which cell or function, are words, too.
 _ENDED = (
@@ -179,7 +181,8 @@ def _test(source: str, student: StudentProcess, hidden: bool) -> str | None:
         by_student = getattr(error, "by_student", False)
         # A variable may still be what students were given. The stub raises without words, libraries do not.
         is_open = any(value is None for value in names.values())
-        if isinstance(error, AssertionError) and not by_student and (hidden or not is_open):
+        told = _is_hidden(error, source) if hidden else not is_open
+        if isinstance(error, AssertionError) and not by_student and told:
             return str(error).splitlines()[0] if str(error) else "a test does not hold"
         if hidden:
             return _FAILED
@@ -192,6 +195,12 @@ def _test(source: str, student: StudentProcess, hidden: bool) -> str | None:
         words = str(error)[:300]  # of a student in quotes: it may read like words of the grader
         return _words([type(error).__name__, repr(words) if words and by_student else words])
     return None
+
+
+def _is_hidden(error: Exception, source: str) -> bool:
+    """Tell whether an error is of the hidden part of a test: the words of the other part may repeat an answer."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<test>"]
+    return bool(lines) and any(_HIDDEN in line for line in source.splitlines()[: lines[0]])
 
 
 class _GaveUp(BaseException):

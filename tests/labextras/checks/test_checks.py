@@ -77,6 +77,21 @@ def useless_cut(image):
     return to_float(image)
 
 
+def rotate(image, degrees):
+    angle = tf.cast(degrees, tf.float32) * np.pi / 180
+    cos, sin, mid = tf.cos(angle), tf.sin(angle), (SIDE - 1) / 2
+    move = tf.stack([cos, -sin, mid - cos * mid + sin * mid, sin, cos, mid - sin * mid - cos * mid, 0.0, 0.0])
+    return tf.raw_ops.ImageProjectiveTransformV3(
+        images=to_float(image)[None], transforms=move[None], output_shape=[SIDE, SIDE], interpolation="BILINEAR",
+        fill_mode="REFLECT", fill_value=0.0,
+    )[0]  # fmt: skip
+
+
+def frozen_angle():
+    generator = np.random.default_rng(1)
+    return lambda image: rotate(image, 4 + 4 * generator.random())
+
+
 def frozen_brightness():
     generator = np.random.default_rng(1)
     return lambda image: tf.clip_by_value(to_float(image) + 0.08 + 0.05 * generator.random(), 0, 1)
@@ -159,7 +174,7 @@ CASES = {
     ),
     "shuffled": case(lambda d: on(augment)(d.shuffle(96)).batch(20).prefetch(2), seen=PASSED, **ON),
     "cached before": case(lambda d: on(augment)(d.cache()).batch(32), seen=PASSED, **ON),
-    "cut": case(on(random_cut), seen={"alike": "passed: elements differ in black"}, **ON),
+    "cut": case(on(random_cut), seen={"alike": "black"}, **ON),
     "normalised": case(on(lambda x: scaled(augment(x))), seen={"range": "passed"}, value_range=(-2.2, 2.7), **ON),
     "resized": case(on(lambda x: tf.image.resize(augment(x), [32, 40])), **ON),
     "upside down": case(on(lambda x: tf.image.random_flip_up_down(augment(x))), **ON),
@@ -193,10 +208,10 @@ CASES = {
     ),
     "drop_remainder of what is shuffled": alone(
         lambda d: d.map(lambda x, y: x).shuffle(COUNT).batch(36, drop_remainder=True),
-        seen={"random": "may hold different elements"}, random=False,
+        seen={"random": "hold different elements"}, random=False,
     ),
     "a part of what is shuffled": alone(
-        lambda d: d.shuffle(COUNT).batch(8), seen={"random": "may hold different elements"}, steps=3, **ON
+        lambda d: d.shuffle(COUNT).batch(8), seen={"random": "hold different elements"}, steps=3, **ON
     ),
     "several views in a row": alone(lambda d: on(augment)(views(d)).batch(32), seen={"mixed": "passed"}, **ON),
     "nothing said": alone(
@@ -206,6 +221,8 @@ CASES = {
     ),
     # faults of the augmentation
     "frozen": case(on(frozen_brightness()), "random", "alike", **ON),
+    "numpy frozen when traced": case(on(frozen_angle()), "random", "alike", **ON),
+    "frozen turn, hidden behind random steps": case(lambda d: on(augment)(on(frozen_angle())(d)), "alike", **ON),
     "frozen patch": case(on(lambda x: cut(x, 10, 20)), "random", "alike", **ON),
     "frozen behind a flip": case(
         lambda d: on(frozen_brightness())(on(tf.image.random_flip_left_right)(d)), "alike", **ON
@@ -454,7 +471,9 @@ def test_clips_grey_images_and_rows_of_tokens_are_taken_for_what_they_are():
     alone = slices(tf.ragged.constant([[1, 2], [3]] * 4))
     for made in (clips, grey, grey.batch(3), tokens, alone, tokens.batch(3)):
         report = checks.inspect(made, count=8)
-        assert (report["count"].status, report["blank"].status) == ("passed", "not checked"), report
+        assert report["count"].status == "passed", report
+        if made in (tokens, alone):
+            assert report["blank"].status == "not checked", report
         assert not report.faults, report
     for made in (clips, grey, grey.batch(3)):
         assert checks.inspect(made, image=0, count=8)["blank"].status == "passed"
@@ -538,7 +557,7 @@ def test_one_augmentation_is_looked_at_alone(data):
     assert checks.probe(lambda x, y: (augment(x), y), (image, 3)).ok
     for _ in range(5):  # by chance, as many flips come in both epochs
         assert checks.probe(tf.image.random_flip_left_right, image).ok
-    with pytest.raises(ValueError, match="times is 2; allowed: a whole number of 32 or more"):
+    with pytest.raises(ValueError, match="times is 2; allowed: a whole number of 8 or more"):
         checks.probe(augment, image, times=2)
 
 
@@ -586,7 +605,7 @@ def test_files_that_ask_for_a_turn_are_counted_whatever_their_headers(album, tmp
         (read, "fault: 2 of 6 files"),
         (upright, "passed"),
         (python, "not checked"),
-        (records, "not checked: the files of photos are not in the graph, or the photos are inside records"),
+        (records, "not checked: the photos are inside records"),
     ):
         found = checks.inspect(made, image=0)["orientation"]
         assert f"{found.status}: {found.text}".startswith(words), found
@@ -603,17 +622,17 @@ def test_a_report_is_the_same_text_every_time(reference):
         made.append(repr(checks.inspect(on(augment)(reference).cache(), reference, name="mine")))
     assert made[0] == made[1]
     lines = made[0].splitlines()
-    assert lines[0] == "mine: 1 fault, 10 passed, 3 not checked"
-    assert all(line.startswith(("  ✓ ", "  ✗ ", "  – ")) for line in lines[1:15])
+    assert lines[0] == "mine: 1 fault, 10 passed, 4 not checked"
+    assert all(line.startswith(("  ✓ ", "  ✗ ", "  – ")) for line in lines[1:16])
     assert "0x" not in made[0]
 
 
 def test_a_report_is_safe_html_and_names_its_checks_and_what_none_sees(reference):
     report = checks.inspect(reference, name="<b>")
     assert "&lt;b&gt;" in report._repr_html_()
-    assert report._repr_html_().count("<tr>") == len(report.findings) == 14
+    assert report._repr_html_().count("<tr>") == len(report.findings) == 15
     assert all(text.endswith(".") and text in repr(report) for text in report.unseen)
-    for words in ("Blue for red", "wrapped", "checks.serving", "checks.probe"):
+    for words in ("Blue for red", "wrapped", "checks.serving"):
         assert any(words in text for text in report.unseen)
     with pytest.raises(KeyError, match="no check 'colur'; there are: count, once"):
         report["colur"]

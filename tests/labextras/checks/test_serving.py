@@ -133,7 +133,7 @@ WAYS = {name: ({}, changed, [step]) for name, (step, changed) in FAULTS.items()}
     "three tenths cut": ({}, {"changes": cut(0.3)}, ["part of the photo"]),
     "cut, standardised": ({}, {"changes": cut(0.2), "after": [by_itself]}, ["part of the photo", ...]),
     "standardised, no antialias": ({}, {"resize": tf.image.resize, "after": [by_itself]}, ["resize", ...]),
-    "another colour space": ({}, {"after": [lambda x: converted(x, "YCbCr")]}, ["part of the photo", ...]),
+    "another colour space": ({}, {"after": [lambda x: converted(x, "YCbCr")]}, ["colours", ...]),
     "aliased, BGR": ({}, both("no antialias", "BGR"), ["resize", "colours"]),
     "letterbox, divided": ({}, both("letterbox", "divided"), ["part of the photo", "values"]),
     "centre, divided": ({}, both("centre", "divided"), ["part of the photo", "values"]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import gc
 import os
 import re
 import signal
@@ -200,28 +201,44 @@ def test_who_does_not_come_back_is_named_instead_of_a_wait_without_end(c, name):
 
 @pytest.mark.long
 def test_where_nobody_can_be_started_anew_no_wait_is_without_end():
+    import tensorflow as tf
+
     with labextras.cluster.data_service(workers=1) as cluster:
-        elements = cluster.elements(numbers(100_000, 1).apply(cluster.distribute()), silence_s=0.5)
+        dataset = numbers(100_000, 1).apply(cluster.distribute())
+        elements = cluster.elements(dataset, silence_s=0.5)
         next(elements)
         fork_servers = [one for one in psutil.Process().children() if "labextras.cluster.fork_server" in one.cmdline()]
         max(fork_servers, key=psutil.Process.create_time).kill()
         with pytest.raises(ClusterError, match=r"dispatcher \(.*\) died at .*, and does not come back"):
             collections.deque(elements, 0)
+        with pytest.raises(tf.errors.OpError):
+            list(dataset)
 
 
 @pytest.mark.long
-def test_who_waits_for_a_cluster_that_is_closed_gets_a_sentence():
+def test_a_dataset_of_a_cluster_that_is_closed_ends_in_a_sentence():
+    import tensorflow as tf
+
     with labextras.cluster.data_service(workers=1) as cluster:
-        begun, later, waits = (
-            cluster.elements(numbers(9, sleep_ms).apply(cluster.distribute())) for sleep_ms in (0, 0, 1e6)
-        )
-        next(begun)
+        datasets = [numbers(100_000, 1).apply(cluster.distribute()) for _ in range(2)]
+        begun, later = (cluster.elements(dataset) for dataset in datasets)
+        plain = iter(datasets[0])
+        next(begun), next(plain)
+        waits = cluster.elements(numbers(9, 1e6).apply(cluster.distribute()))
         closes = threading.Timer(0.5, cluster.close)
         closes.start()
         for elements in (waits, begun, later):
             with pytest.raises(ClusterError, match=r"^this cluster is closed; begin another one"):
                 next(elements)
             closes.join()
+        port = int(cluster.dispatcher.address.rpartition(":")[2])
+    with pytest.raises(tf.errors.OpError):
+        collections.deque(plain, 0)
+    with pytest.raises(tf.errors.OpError):
+        list(datasets[1])
+    del datasets, begun, later, plain, waits, elements
+    gc.collect()
+    assert cluster_network.is_free(port), "what refuses is gone with the datasets"
 
 
 @pytest.mark.long
@@ -355,6 +372,8 @@ def test_bad_arguments_get_one_sentence(arguments, error, sentence):
 def test_how_elements_may_be_shared_is_said(c):
     with pytest.raises(ValueError, match="sharding is 'fair'; allowed: off, dynamic, data, file"):
         c.distribute("fair")
+    with pytest.raises(ValueError, match="this dataset is distributed already; allowed: once"):
+        numbers(9).apply(c.distribute()).batch(2).apply(c.distribute())
     for use in (c.elements, c.distribute(), lambda dataset: labkit.record(c.served(dataset), STEP)):
         with pytest.raises(TypeError, match=r"dataset is a int; allowed: a tf\.data\.Dataset"):
             use(3)

@@ -149,6 +149,16 @@ def test_an_answer_is_whole_however_its_length_is_said(raw, answer):
         reader.read("a")
 
 
+@pytest.mark.parametrize(("encoding", "kept"), [("gzip", False), ("aws-chunked, GZIP", False), ("aws-chunked", True)])
+def test_bytes_that_are_packed_are_not_taken_for_the_object(raw, encoding, kept):
+    raw[0].answers = [f"200 OK\r\nContent-Encoding: {encoding}\r\nContent-Length: 1\r\n\r\nx".encode()]
+    if kept:
+        assert raw[1]().read("a") == b"x"
+    else:
+        with pytest.raises(ObjectError, match=f"object a is stored in the encoding {encoding}; store it as it is"):
+            raw[1]().read("a")
+
+
 @pytest.mark.long
 def test_an_answer_that_comes_byte_by_byte_is_bounded(raw):
     """No byte is late, and all of them together take twice as long as an answer may."""
