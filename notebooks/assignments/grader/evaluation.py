@@ -150,7 +150,6 @@ def _id(cell: Any) -> str:
     return cell.metadata.get("nbgrader", {}).get("grade_id", "")
 
 
-_HIDDEN = "### BEGIN HIDDEN TESTS"
 _FAILED = "a hidden test does not hold"
 #: How a process ends, when, and in which cell or function, are words, too.
 _ENDED = (
@@ -199,8 +198,11 @@ def _test(source: str, student: StudentProcess, hidden: bool) -> str | None:
 
 def _is_hidden(error: Exception, source: str) -> bool:
     """Tell whether an error is of the hidden part of a test: the words of the other part may repeat an answer."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == "<test>"]
-    return bool(lines) and any(_HIDDEN in line for line in source.splitlines()[: lines[0]])
+    frames = traceback.extract_tb(error.__traceback__)
+    number = next((frame.lineno for frame in frames if frame.filename == "<test>"), 0)
+    # What students get of a text up to this line, and up to the line before, is the same where this one is hidden.
+    before, up_to = (released("\n".join(source.splitlines()[:n])) for n in (max(number - 1, 0), number))
+    return number > 0 and before == up_to
 
 
 class _GaveUp(BaseException):
