@@ -31,7 +31,7 @@ def serve(role: str, settings: dict[str, Any], connection: Connection) -> None:
     make, config = dispatcher if role == "dispatcher" else (service.WorkerServer, service.WorkerConfig)
     with contextlib.suppress(EOFError, OSError):
         try:
-            server = make(config(**settings))  # noqa: F841  it serves as long as the name refers to it
+            _server = make(config(**settings))  # it serves as long as the name refers to it
         except Exception as error:  # whatever TensorFlow raises: the parent says it
             connection.send((False, error_text(error)[:300]))
             return
