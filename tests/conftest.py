@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
@@ -45,8 +46,7 @@ def pytest_collection():
 def pytest_collection_modifyitems(config, items):
     """Of a law with many cases, `make test` tries some of them, from the first to the last: the others are `long`.
 
-    Of what is `long`, and of what runs beside Colab's packages, ``--part`` takes every second test, or every n-th.
-    No test is `long` and `alone`: `make test-long` runs several at a time (only those of other loaders run apart).
+    Of what is `long`, and of what runs beside Colab's packages, ``--part`` takes a half, or an n-th.
     """
     laws = {}
     for item in items:
@@ -58,13 +58,11 @@ def pytest_collection_modifyitems(config, items):
         for number, item in enumerate(cases):
             if number not in kept:
                 item.add_marker("long")
-    for item in items:
-        if {"long", "alone"} <= (marks := {mark.name for mark in item.iter_markers()}) and "loaders" not in marks:
-            raise pytest.UsageError(f"{item.nodeid} is long and alone; allowed: one of the two")
     if part := config.getoption("part"):
         first, every = map(int, part.split("/"))
         slow = [item for item in items if item.get_closest_marker("long") or item.get_closest_marker("colab")]
-        left_to_others = {id(item) for number, item in enumerate(slow) if number % every != first % every}
+        # By its name, not by its place in the list: one test more leaves every other one in its part.
+        left_to_others = {id(i) for i in slow if zlib.crc32(i.nodeid.encode()) % every != first % every}
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_to_others])
         items[:] = [item for item in items if id(item) not in left_to_others]
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
-import io
 import re
 import subprocess
 import sys
-import tokenize
 from collections import Counter
 
 import pytest
@@ -87,15 +85,11 @@ def test_a_package_imports_only_packages_below_it(root):
 
 def code_lines(path):
     """Count the lines that hold code: no blank ones, no comments, no docstrings."""
-    text, lines = path.read_text(encoding="utf-8"), set()
-    bodies = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    documented, bodies = set(), (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in (node for node in ast.walk(parsed(path)) if isinstance(node, bodies) and ast.get_docstring(node)):
-        lines.update(range(-node.body[0].end_lineno, 1 - node.body[0].lineno))  # below 0: not to be counted
-    nothing = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in nothing:
-            lines.update(line for line in range(token.start[0], token.end[0] + 1) if -line not in lines)
-    return sum(line > 0 for line in lines)
+        documented.update(range(node.body[0].lineno, node.body[0].end_lineno + 1))
+    text = path.read_text(encoding="utf-8").splitlines()
+    return sum(bool(re.match(r"\s*[^\s#]", line)) and n not in documented for n, line in enumerate(text, 1))
 
 
 def test_each_part_stays_small(root):

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 from left_out import leave_out
@@ -30,14 +27,3 @@ def test_ci_requires_everything_that_a_test_may_lack(root):
 def test_no_test_is_skipped_for_a_package_that_pip_installs(root):
     word = "importor" + "skip"
     assert [file.name for file in (root / "tests").rglob("*.py") if word in file.read_text("utf-8")] == []
-
-
-def test_no_test_that_must_run_alone_is_left_to_those_that_run_beside_each_other(root, tmp_path):
-    file = tmp_path / "test_any.py"
-    marks = "@pytest.mark.alone\n@pytest.mark.sample(2)\n@pytest.mark.parametrize('n', range(3))\n"
-    file.write_text(f"import pytest\n{marks}def test_it(n):\n    pass\n")
-    words = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", "-p", "conftest"]
-    own = os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "tests")])}
-    done = subprocess.run([*words, str(file)], capture_output=True, text=True, check=False, cwd=root, env=own)
-    assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert "test_it[1] is long and alone" in done.stderr

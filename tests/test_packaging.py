@@ -151,6 +151,7 @@ def test_the_wheel_carries_kernels_and_builder_and_nothing_generated(wheel):
         assert not [n for n in names if tool in n], f"{tool} needs a checkout"
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("verb", [["tour"], ["colab"], ["assignments", "release"], ["assignments", "grade", "."]])
 def test_a_verb_that_needs_a_checkout_says_so_without_one(wheel, tmp_path, verb):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")

@@ -166,6 +166,7 @@ def flat(folder, student, content):
     return folder
 
 
+@pytest.mark.long
 def test_points_by_hand_are_in_the_table_after_the_next_run_until_nothing_can_be_read(course, tmp_path):
     folder = flat(tmp_path / "class", "nora", nbformat.writes(course.notebook(roster.PS3)))
     assert batch.grade(folder, course)[0].total == 100

@@ -88,7 +88,7 @@ def test_what_needs_a_process_or_the_network_is_refused_and_costs_no_more(run):
 WAIT = "__import__('signal').signal(14, 1)\n__import__('time').sleep(600)"
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 def test_a_sleeper_is_woken(run):
     """Its cell is lost, and no more; who sleeps on is stopped."""
     with run("import time\ntime.sleep(600)", "x = 1", limits=Limits(wall_s=6)) as student:
@@ -97,7 +97,7 @@ def test_a_sleeper_is_woken(run):
         run(WAIT, limits=Limits(wall_s=1))
 
 
-@pytest.mark.sample(1)
+@pytest.mark.long
 def test_a_cell_or_a_call_without_an_end_is_interrupted_and_is_lost_alone(run):
     """Each takes a part of the time that is left, so however many there are, some is left for the others."""
     loop, works = "while True:\n    pass", "def g():\n    return 3"
@@ -128,7 +128,7 @@ SENT = "os.write(n, len({0}).to_bytes(4, 'big') + {0})"
 SENDS = f"{INSIDE}inside['send'](json.dumps({{'id': inside['request'].id, 'printed': 'x' * 9}}).encode())\n"
 
 
-@pytest.mark.sample(6)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("cells", "words"),
     [

@@ -90,7 +90,7 @@ def test_who_has_the_right_answers_is_told_nothing_and_the_order_of_ideas_does_n
 
 
 @pytest.mark.random
-@pytest.mark.sample(60)
+@pytest.mark.sample(30)
 @pytest.mark.parametrize(("number", "answer", "word"), [case(n, f, w) for n, cases in WRONG.items() for f, w in cases])
 def test_a_plausible_wrong_answer_fails_with_the_hint_that_fits(number, answer, word):
     result = asked(number, answer)
@@ -305,6 +305,7 @@ def test_an_exercise_that_is_not_there_is_a_failed_result_that_names_those_there
     assert "00.1" in result.hint
 
 
+@pytest.mark.long
 def test_an_exercise_imports_the_module_of_its_notebook_alone_and_each_module_registers_what_the_table_says():
     code = (
         "import sys\n"

@@ -36,13 +36,8 @@ def next_day(chromium, lab):
     page.close()
 
 
-#: The others are `make test-long`.
-FIRST = NOTEBOOKS[:1]
-
-
-@pytest.mark.parametrize(
-    "path", [pytest.param(p, id=p.stem, marks=[pytest.mark.long] * (p not in FIRST)) for p in NOTEBOOKS]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("path", [pytest.param(p, id=p.stem) for p in NOTEBOOKS])
 def test_the_stored_notebook_shows_its_pictures(desk, path):
     """The first one in both themes, the others in one of them, in turn: what a theme changes is the same for all."""
     number = NOTEBOOKS.index(path)
@@ -317,6 +312,7 @@ def download(canvas, kind, folder):
     return folder / info.value.suggested_filename
 
 
+@pytest.mark.long
 def test_a_click_on_a_gap_tells_its_cause(opened):
     page, _ = opened
     canvas = timeline(page, "one")
@@ -343,6 +339,7 @@ def test_a_click_on_a_gap_tells_its_cause(opened):
     page.keyboard.press("Escape")
 
 
+@pytest.mark.long
 def test_the_theme_of_the_lab_is_followed(opened):
     """Each time by each timeline that is on the page, whichever is in sight."""
     page, _ = opened
@@ -363,6 +360,7 @@ def test_the_theme_of_the_lab_is_followed(opened):
             page.screenshot(path=SHOTS / f"timeline-{mark}-{theme.lower()}.png")
 
 
+@pytest.mark.long
 def test_a_picture_follows_the_theme_of_the_lab(opened):
     page, _ = opened
     shown = "() => [...document.querySelectorAll('img[alt^=\\'Two busy bars\\']')].filter(i => i.offsetParent)"
@@ -419,6 +417,7 @@ def test_saved_and_reopened_without_a_kernel_it_shows_pictures(opened, next_day,
     assert hosts - {"nobody"} == {"localhost"}
 
 
+@pytest.mark.long
 def test_no_request_left_the_machine(opened):
     assert opened[1] - {"nobody"} == {"localhost"}
 

@@ -83,10 +83,8 @@ states = [line.split()[3] for line in open("/proc/net/tcp").readlines()[1:]]
 print("five channels are ports:", states.count("0A") >= 5)"""
 
 
-@pytest.mark.parametrize(
-    "workers",
-    [pytest.param([], id="one process"), pytest.param(["-n", "1"], id="a worker", marks=pytest.mark.long)],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["one process", "a worker"])
 def test_kernels_under_nbval_are_cut_off(workers, tmp_path):
     """As `make test-notebooks` runs the course: the file that does it lies beside the notebooks.
 

@@ -32,8 +32,9 @@ def anchors(text):
     return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
 
 
+@pytest.mark.long
 @pytest.mark.opencl
-@pytest.mark.parametrize("name", ["README.md", pytest.param("docs/reference.md", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", ["README.md", "docs/reference.md"])
 def test_the_code_of_a_page_runs_as_written(name, album, tmp_path):
     """Nothing is given to it but the lab's photos, which it finds in this checkout."""
     blocks = BLOCK.findall(page(name))

@@ -196,6 +196,7 @@ def test_a_fork_that_ends_leaves_the_card_of_its_parent_alone(asked):
     assert asked.running
 
 
+@pytest.mark.long
 @opencl
 def test_the_words_on_the_command_line(root):
     started = command("start", str(root))

@@ -302,7 +302,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.sample(10)
+@pytest.mark.sample(4)
 @pytest.mark.parametrize("name", CASES)
 def test_a_planted_fault_is_found_and_nothing_else_is_blamed(name, reference, data):
     plant, blamed, seen, source, options = CASES[name]

@@ -144,7 +144,7 @@ WAYS = {name: ({}, changed, [step]) for name, (step, changed) in FAULTS.items()}
 }
 
 
-@pytest.mark.sample(8)
+@pytest.mark.sample(3)
 @EVERY
 @pytest.mark.parametrize("name", WAYS)
 def test_the_steps_that_differ_are_named_and_no_other(name, size, first):

@@ -451,13 +451,12 @@ def test_where_there_is_no_more_memory_the_sentence_says_so(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("begin", "use", "sentence"),
     [
         (labextras.cluster.data_service, lambda one: one.distribute(), "this cluster is closed"),
-        pytest.param(
-            labextras.cluster.processes, lambda one: one.run(len), "these processes are closed", marks=pytest.mark.long
-        ),
+        (labextras.cluster.processes, lambda one: one.run(len), "these processes are closed"),
     ],
 )
 def test_what_ends_leaves_nothing(tmp_path, monkeypatch, begin, use, sentence):

@@ -420,6 +420,7 @@ FEW = 10_000
 TAKEN = r"the process has taken 13 MB since the window began, for [\d,]+ events .*: the window ended"
 
 
+@pytest.mark.long
 def test_memory_that_a_validation_takes_ends_the_window(tf, keras, profile):
     """However many batches it has, the profiler holds no more than it may."""
     keeping, watch = Keeping(tf, 8, profile), labextras.fit.Watch(steps=12, warmup=2, max_events=FEW)

@@ -401,37 +401,25 @@ def test_the_text_says_of_the_busiest_threads_what_they_did():
 # -- pipelines with one planted bottleneck -------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def tries(tmp_path_factory):
-    """What two recordings of each planted pipeline say, and a third where they differ: most of three decide."""
-    files = planted.Files(tmp_path_factory.mktemp("planted"))
+@pytest.mark.long
+@pytest.mark.alone
+def test_cause_and_advice_are_right_in_eleven_of_twelve_planted_pipelines(
+    tmp_path,
+):
+    """Two recordings of each pipeline are asked, and a third one where they differ: most of three decide."""
+    files = planted.Files(tmp_path)
     found = {plant.name: [] for plant in planted.PLANTS}
     for plant in planted.PLANTS:
         for number in again(3):
             found[plant.name].append(Timeline(uncrowded(plant.record(files))).stalls)
             if number and len({planted.verdict(plant, stalls) for stalls in found[plant.name]}) == 1:
                 break
-    return found
-
-
-def wrong(tries, what):
-    """Return the pipelines of which most recordings are wrong."""
-    right = {p.name: sum(planted.verdict(p, stalls)[what] for stalls in tries[p.name]) for p in planted.PLANTS}
-    return {name: tries[name] for name, count in right.items() if 2 * count < len(tries[name])}
-
-
-@pytest.mark.alone
-def test_the_planted_cause_is_named_in_eleven_of_twelve(tries):
-    assert len(tries) == 12
-    assert len(wrong(tries, 0)) <= 1, wrong(tries, 0)
-
-
-@pytest.mark.alone
-def test_nobody_is_blamed_where_the_accelerator_is_the_limit(tries):
-    assert all(found.cause is found.blame is None for found in tries["none"])
-    assert all(name == "none" or sum(bool(one.cause) for one in found) > 1 for name, found in tries.items())
-
-
-@pytest.mark.alone
-def test_the_advice_fits_in_eleven_of_twelve(tries):
-    assert len(wrong(tries, 1)) <= 1, wrong(tries, 1)
+    assert len(found) == 12
+    assert all(one.cause is one.blame is None for one in found["none"])
+    assert all(name == "none" or sum(bool(one.cause) for one in stalls) > 1 for name, stalls in found.items())
+    for what in ("cause", "advice"):
+        right = {
+            p.name: sum(planted.verdict(p, one)[what == "advice"] for one in found[p.name]) for p in planted.PLANTS
+        }
+        wrong = {name: found[name] for name, count in right.items() if 2 * count < len(found[name])}
+        assert len(wrong) <= 1, (what, wrong)

@@ -230,7 +230,7 @@ def preinstalled() -> Path:
         if not stamp.exists() or stamp.read_text() != key:
             shutil.rmtree(where, ignore_errors=True)
             subprocess.run([base, "-m", "venv", str(where)], check=True)
-            subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", str(PINS)], check=True)
+            subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-compile", "-r", str(PINS)], check=True)
             stamp.write_text(key)
     return python
 
