@@ -19,7 +19,7 @@ SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The files that hold tests with this mark: to collect all of them would take longer than to run these.
 MARKED  = $$(grep -rl --include=test_*.py 'mark[.]$(1)' tests)
 COUNT   = $$(grep -rho --include=test_*.py 'mark[.]$(1)\b' tests | wc -l)
-# All of what is long or Colab's, or a part of it: PART=0/4 to PART=3/4 take a quarter each.
+# All of what is long, Colab's, or a pool of loaders, or a part of it: PART=0/4 to PART=3/4 take a quarter each.
 PART    :=
 TAKEN   = $(if $(PART),--part $(PART))
 # What a run of the tests skipped, and why: a line for each test.
@@ -83,7 +83,7 @@ test-xprof: $(READY) #! compare time by op and waits with xprof, in an environme
 test-loaders: $(LOADERS)/.ready #! record PyTorch, Grain and DALI, in an environment of their own (2 GB)
 	@$(BIN)/labkit data --scale tiny
 	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -n 2 --dist loadfile -m "loaders and not alone" $(call MARKED,loaders)
-	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -m "loaders and alone" $(call MARKED,loaders)
+	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest $(TAKEN) -m "loaders and alone" $(call MARKED,loaders)
 
 test-kernels: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
 	@$(BIN)/python tests/oclgrind.py

@@ -29,6 +29,9 @@ RESTS_ON = {
     "test-kernels": ("kernels", "labextras/offload", "tests/oclgrind.py"),
 }  # fmt: skip
 
+#: Steps of which a run takes a quarter.
+IN_PARTS = ("test-colab", "test-loaders")
+
 
 def git(*words: str, root: Path = ROOT) -> str | None:
     """Return what git prints, or None where it cannot answer."""
@@ -57,8 +60,9 @@ def chosen(commits: int, changed: list[str] | None) -> Iterator[tuple[str, str]]
     yield f"test-long PART={quarter}/{QUARTERS}", f"a quarter of what is long, at {commits} commits"
     for turn, (step, paths) in enumerate(RESTS_ON.items()):
         touched = [name for name in changed or () if any(name == p or name.startswith(f"{p}/") for p in paths)]
-        # One notebook in four beside Colab's packages; moved on by one in each round, else a turn would see the same.
-        part = f" PART={(commits + commits // QUARTERS) % QUARTERS}/{QUARTERS}" if step == "test-colab" else ""
+        # One notebook in four beside Colab's packages, and of the pool of loaders one pipeline in four; moved on by one
+        # in each round, else a turn would see the same.
+        part = f" PART={(commits + commits // QUARTERS) % QUARTERS}/{QUARTERS}" if step in IN_PARTS else ""
         if touched:
             more = f" and {len(touched) - 1} more" if len(touched) > 1 else ""
             yield step + part, f"changed: {touched[0]}{more}"

@@ -46,7 +46,7 @@ def pytest_collection():
 def pytest_collection_modifyitems(config, items):
     """Of a law with many cases, `make test` tries some of them, from the first to the last: the others are `long`.
 
-    Of what is `long`, and of what runs beside Colab's packages, ``--part`` takes a half, or an n-th.
+    Of what is `long` or `alone`, and of what runs beside Colab's packages, ``--part`` takes a half, or an n-th.
     """
     laws = {}
     for item in items:
@@ -60,7 +60,7 @@ def pytest_collection_modifyitems(config, items):
                 item.add_marker("long")
     if part := config.getoption("part"):
         first, every = map(int, part.split("/"))
-        slow = [item for item in items if item.get_closest_marker("long") or item.get_closest_marker("colab")]
+        slow = [item for item in items if {"long", "colab", "alone"} & {mark.name for mark in item.iter_markers()}]
         # By its name, not by its place in the list: one test more leaves every other one in its part.
         left_to_others = {id(i) for i in slow if zlib.crc32(i.nodeid.encode()) % every != first % every}
         config.hook.pytest_deselected(items=[item for item in items if id(item) in left_to_others])
@@ -100,7 +100,9 @@ def pytest_runtest_makereport(item):
 
 def pytest_addoption(parser):
     """Say how often tests that draw random numbers run: once, or under many seeds (`make seeds`); and which part."""
-    parser.addoption("--part", default="", help="of the tests that are long or Colab's, take the k-th of n: 0/2, 1/2")
+    parser.addoption(
+        "--part", default="", help="of the tests that are long, alone or Colab's, take the k-th of n: 0/2, 1/2"
+    )
     parser.addoption("--seeds", type=int, default=1, help="run each test that draws random numbers under so many seeds")
 
 

@@ -8,7 +8,6 @@ counts are tallied beside the job, because to read all pixels would take too lon
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
@@ -154,19 +153,21 @@ def close(one: Any, other: Any) -> bool:
     )
 
 
-def all_close(one: Any, other: Any, seconds: float) -> bool:
-    """Tell whether two datasets deliver elements that are `close`, as far as they can be read in so many seconds.
+def all_close(one: Any, other: Any, seconds: float) -> tuple[bool, bool]:
+    """Tell whether two datasets deliver elements that are `close`, and whether all were read in so many seconds.
 
     Of all of them: the first ones of an epoch may be zeros, and those that a function treats in another way come later.
     """
     found = False
     read = (timed_reading.for_a_while(dataset, seconds) for dataset in (one, other))
-    with contextlib.suppress(TimeoutError):
+    try:
         for pair in zip(*read, strict=False):
             found = close(*pair)
             if not found:
                 break
-    return found
+    except TimeoutError:
+        return found, False
+    return found, True
 
 
 def other_spec(made: Any, expected: Any) -> str | None:

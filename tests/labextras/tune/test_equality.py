@@ -63,12 +63,23 @@ def test_a_map_that_needs_single_elements_is_found_behind_many_that_do_not_care(
 
 def test_all_batches_must_be_close_to_be_the_same_up_to_rounding():
     rows = np.concatenate([np.zeros((64, 4), "float32"), np.ones((64, 4), "float32")])
-    reference = equality.Reference(calls.read(tf.data.Dataset.from_tensor_slices(rows).batch(8)))
+    pipeline = calls.read(tf.data.Dataset.from_tensor_slices(rows).batch(8))
+    reference = equality.Reference(pipeline, seconds=60)
     for factor, rounded in ((1 + 1e-6, True), (2, False)):
         other = tf.data.Dataset.from_tensor_slices((factor * rows).astype("float32")).batch(8)
         verdict = reference.compared(rewrite.Change("another factor", calls.read(other)))
         assert (verdict == equality.ROUNDED) == rounded
         assert (verdict in equality.FINE) == rounded
+
+
+def test_elements_that_there_was_no_time_to_read_are_not_called_the_same(monkeypatch):
+    rows = np.concatenate([np.zeros((64, 4), "float32"), np.ones((64, 4), "float32")])
+    reference = equality.Reference(calls.read(tf.data.Dataset.from_tensor_slices(rows).batch(8)), seconds=60)
+    monkeypatch.setattr(equality.same_elements, "all_close", lambda *_: (True, False))
+    other = calls.read(tf.data.Dataset.from_tensor_slices(2 * rows).batch(8))
+    verdict = reference.compared(rewrite.Change("twice", other))
+    assert verdict == "cannot be compared: there was not time enough to read all elements"
+    assert verdict not in equality.FINE
 
 
 def test_a_shuffle_without_a_seed_hides_no_other_elements():
