@@ -61,23 +61,24 @@ def test_a_map_that_needs_single_elements_is_found_behind_many_that_do_not_care(
     assert verdict == "other elements than the pipeline delivers"
 
 
+def zeros_then(value):
+    """Return batches of zeros, and behind them as many of another value."""
+    rows = np.repeat([0, value], 64).astype("float32")[:, None] * np.ones(4, "float32")
+    return calls.read(tf.data.Dataset.from_tensor_slices(rows).batch(8))
+
+
 def test_all_batches_must_be_close_to_be_the_same_up_to_rounding():
-    rows = np.concatenate([np.zeros((64, 4), "float32"), np.ones((64, 4), "float32")])
-    pipeline = calls.read(tf.data.Dataset.from_tensor_slices(rows).batch(8))
-    reference = equality.Reference(pipeline, seconds=60)
+    reference = equality.Reference(zeros_then(1), seconds=60)
     for factor, rounded in ((1 + 1e-6, True), (2, False)):
-        other = tf.data.Dataset.from_tensor_slices((factor * rows).astype("float32")).batch(8)
-        verdict = reference.compared(rewrite.Change("another factor", calls.read(other)))
+        verdict = reference.compared(rewrite.Change("another factor", zeros_then(factor)))
         assert (verdict == equality.ROUNDED) == rounded
         assert (verdict in equality.FINE) == rounded
 
 
 def test_elements_that_there_was_no_time_to_read_are_not_called_the_same(monkeypatch):
-    rows = np.concatenate([np.zeros((64, 4), "float32"), np.ones((64, 4), "float32")])
-    reference = equality.Reference(calls.read(tf.data.Dataset.from_tensor_slices(rows).batch(8)), seconds=60)
+    reference = equality.Reference(zeros_then(1), seconds=60)
     monkeypatch.setattr(equality.same_elements, "all_close", lambda *_: (True, False))
-    other = calls.read(tf.data.Dataset.from_tensor_slices(2 * rows).batch(8))
-    verdict = reference.compared(rewrite.Change("twice", other))
+    verdict = reference.compared(rewrite.Change("twice", zeros_then(2)))
     assert verdict == "cannot be compared: there was not time enough to read all elements"
     assert verdict not in equality.FINE
 

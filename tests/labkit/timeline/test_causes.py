@@ -403,9 +403,7 @@ def test_the_text_says_of_the_busiest_threads_what_they_did():
 
 @pytest.mark.long
 @pytest.mark.alone
-def test_cause_and_advice_are_right_in_eleven_of_twelve_planted_pipelines(
-    tmp_path,
-):
+def test_cause_and_advice_are_right_in_eleven_of_twelve_planted_pipelines(tmp_path):
     """Two recordings of each pipeline are asked, and a third one where they differ: most of three decide."""
     files = planted.Files(tmp_path)
     found = {plant.name: [] for plant in planted.PLANTS}
@@ -417,9 +415,7 @@ def test_cause_and_advice_are_right_in_eleven_of_twelve_planted_pipelines(
     assert len(found) == 12
     assert all(one.cause is one.blame is None for one in found["none"])
     assert all(name == "none" or sum(bool(one.cause) for one in stalls) > 1 for name, stalls in found.items())
-    for what in ("cause", "advice"):
-        right = {
-            p.name: sum(planted.verdict(p, one)[what == "advice"] for one in found[p.name]) for p in planted.PLANTS
-        }
+    for place, what in enumerate(("cause", "advice")):
+        right = {p.name: sum(planted.verdict(p, one)[place] for one in found[p.name]) for p in planted.PLANTS}
         wrong = {name: found[name] for name, count in right.items() if 2 * count < len(found[name])}
         assert len(wrong) <= 1, (what, wrong)
