@@ -132,11 +132,12 @@ class ClusterSession(Session):
     def advice(self, trace: Trace) -> dict[str, str]:
         """Return what to change, by cause, where the network is what is waited for, with the bytes that came."""
         came, images = sum(trace.run.profiler.copied_bytes.values()), trace.run.images
-        size = f" {came / 1e6:.1f} MB came, {came / images / 1e3:.1f} kB for each image:" if came and images else ""
-        return {
-            "transfer": f"fewer bytes over the network.{size} uint8 is a quarter of float32, so cast on the consumer; "
-            "and compression=None where values are photos, which it does not make smaller."
-        }
+        size, noun = "", trace.run.noun
+        if came and images:
+            size = f" {came / 1e6:.1f} MB came, {came / images / 1e3:.1f} kB for each {noun}:"
+        cast = "uint8 is a quarter of float32, so cast on the consumer"
+        packed = "compression=None where values are photos, which it does not make smaller"
+        return {"transfer": f"fewer bytes over the network.{size} {cast}; and {packed}."}
 
     def failed(self, label: str, where: str, error: BaseException) -> ClusterError:
         """Return the error of a pipeline as that of a recording."""

@@ -15,9 +15,12 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any
 
+import numpy as np
+
 from labextras.cluster import cluster_network
 from labextras.cluster.elements import ClusterError
 from labextras.cluster.fork_server import GONE, Forked, ForkServer
+from labextras.cluster.meetings import with_waits
 from labextras.cluster.program import Outcome, pack
 from labextras.cluster.servers import Death
 from labkit.common.errors import error_text
@@ -51,8 +54,10 @@ class DistributedRun:
     def trace(self) -> Trace:
         """The traces that the program returned, by themselves or as a value of a dict, on one clock.
 
-        The accelerator, the waits and the causes of the gaps are those of process 0. The other processes have lanes
-        beside them, which are drawn and not explained: each of their own traces explains them.
+        Its window is the time in which all of them were watched, and its images are those of all together. Its first
+        accelerator, waits and causes of gaps are those of process 0. The other processes have lanes beside them: in
+        that of its accelerator, each trains, or waits for a batch or for another process. Where they meet, as in an
+        all-reduce, each waits until all are there; see `labextras.cluster.meetings`.
 
         Raises
         ------
@@ -65,11 +70,33 @@ class DistributedRun:
             trace = next((one for one in values if isinstance(one, Trace)), None)
             if trace is None:
                 raise ClusterError(f"process {index} returned no trace: return one, or a dict with one in it")
-            found.append(_beside(trace, index))
-        windows = [trace.window_ns for trace in found]
-        start, end = min(first for first, _ in windows), max(last for _, last in windows)
-        name = f"{len(found)} processes, in figures of process 0" if len(found) > 1 else found[0].run.name
-        return Trace.merge(*found).with_run(window_ns=(start, end), name=name)
+            found.append(trace)
+        merged = Trace.merge(*map(_beside, with_waits(found), itertools.count()))
+        if len(found) == 1:
+            return merged.with_run(window_ns=found[0].window_ns)
+        starts, ends = zip(*(trace.window_ns for trace in found), strict=True)
+        window = max(starts), min(ends)
+        if window[0] >= window[1]:  # they never ran at the same time
+            window = min(starts), max(ends)
+        images = [_images(trace, window) for trace in found]
+        sizes = [trace.run.batch_size for trace in found]
+        return merged.with_run(
+            window_ns=window,
+            name=f"{len(found)} processes, gaps of process 0",
+            images=None if None in images else round(sum(images)),
+            batch_size=None if None in sizes else sum(sizes),
+            repeats=(),  # figures of process 0 alone
+            host=replace(found[0].run.host, others=None),  # most of the other programs were the other processes
+        )
+
+
+def _images(trace: Trace, window_ns: tuple[int, int]) -> float | None:
+    """Return how many of its images a process trained on in a window: of a step that lies partly in it, a part."""
+    trains = trace.where(trace.select("train", kind="consumer")).slice(*trace.window_ns)
+    whole, images = int(trains.duration_ns.sum()), trace.run.images
+    if images is None or not whole:
+        return images
+    return images * int(trains.slice(*window_ns).duration_ns.sum()) / whole
 
 
 def _beside(trace: Trace, index: int) -> Trace:
@@ -77,10 +104,10 @@ def _beside(trace: Trace, index: int) -> Trace:
     name, kinds, thread = f"process {index}", {"pipeline": "host"} if index else {}, trace.thread.copy()
     threads = [Thread(f"{name} · {one.name}", kinds.get(one.kind, one.kind)) for one in trace.threads]
     if index:
-        # Train steps and waits of another process get lanes of their own, so that they count for no step of this one.
-        for category, lane, kind in (("train", "accelerator", "device"), ("wait", "waits for a batch", "script")):
-            thread[trace.select(category, kind="consumer")] = len(threads)
-            threads.append(Thread(f"{name} · {lane}", kind))
+        # Another process trains and waits in a lane of its own, so that it counts for no step of this one.
+        mine = [trace.select(category, kind="consumer") for category in ("train", "wait")]
+        thread[np.logical_or(*mine)] = len(threads)
+        threads.append(Thread(f"{name} · accelerator", "device"))
     return replace(trace, threads=tuple(threads), thread=thread)
 
 

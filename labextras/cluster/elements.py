@@ -103,9 +103,7 @@ def why(error: Exception) -> str:
     """Return an error of tf.data service in the words of those who use it."""
     text = error_text(error)[:300]
     if "Could not find callback" in text:
-        return (
-            "a tf.py_function stays in the process that made it: workers cannot call it. Use operations of TensorFlow"
-        )
+        return "a tf.py_function stays in the process that made it: workers cannot call it. Use ops of TensorFlow"
     if "Could not parse Tensor" in text:
         return "an element that is a dataset, as window makes them, cannot be sent: make batches of it on the workers"
     if "No such file" in text:

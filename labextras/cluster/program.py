@@ -46,10 +46,9 @@ def pack(value: Any, what: str) -> bytes:
     try:
         return cloudpickle.dumps(value, 5)
     except Exception as error:  # whatever an object says that cannot be pickled
-        raise ClusterError(
-            f"{what} cannot be sent to another process: {error_text(error)[:200].rstrip('.')}. Tensors, datasets and "
-            "models belong to the process that made them: make them there"
-        ) from error
+        hint = "Tensors, datasets and models belong to the process that made them: make them there"
+        said = error_text(error)[:200].rstrip(".")
+        raise ClusterError(f"{what} cannot be sent to another process: {said}. {hint}") from error
 
 
 def run(job: dict[str, Any], connection: Connection) -> None:

@@ -317,14 +317,11 @@ def data_service(workers: int | Sequence[str] = 2, restart: bool = True) -> Clus
         except OSError as error:
             raise ClusterError(f"the cluster cannot start: {error.strerror or error}") from error
     if not isinstance(workers, (list, tuple)) or len(workers) < 2:
-        raise ValueError(
-            f"workers is {workers!r:.100}; allowed: a number, or a list of host:port, the dispatcher first and then "
-            "every worker"
-        )
+        allowed = "a number, or a list of host:port, the dispatcher first and then every worker"
+        raise ValueError(f"workers is {workers!r:.100}; allowed: {allowed}")
     addresses = [str(one).removeprefix("grpc://") for one in workers]
     for one in addresses:
         if not cluster_network.listens(one, timeout_s=3.0):
-            raise ClusterError(
-                f"nobody listens at {one}: is it host:port, is that server started, and may this machine reach it?"
-            )
+            hint = "is it host:port, is that server started, and may this machine reach it?"
+            raise ClusterError(f"nobody listens at {one}: {hint}")
     return Cluster(addresses, restart, ours=False)

@@ -5,7 +5,7 @@ loaders than tf.data stand before these. The table *From symptom to remedy* of t
 each row names those behind it, and a test compares them. By topic:
 
 ===========  ==========================================================================================================
-``run``      no-steps, slowest-process, good-enough, nothing-single, unseen, handed-over-late, busy
+``run``      no-steps, slowest-process, late-process, good-enough, nothing-single, unseen, handed-over-late, busy
 ``small``    one-by-one, batch-first: handing over takes longer than the work
 ``start``    shuffle-names, repeat-first, less-to-do
 ``copy``     ahead: the way into the device

@@ -25,8 +25,8 @@ class Facts:
         The cause that took most and can be changed, as "prep"; one of `NOBODY` where there is none.
     blame : str
         The op or node that took most of it, in the word that readers know it by.
-    others : float
-        Percent of the cores that other programs took.
+    others : str
+        What other programs took of the cores, in words (`labkit.common.other_programs.took`).
     crowded, needs_cores : bool
         The pipeline waited for cores that they held; and so, what would be advised may be wrong or gain nothing.
     together, together_in : float, str
@@ -73,7 +73,7 @@ class Facts:
 
     cause: str
     blame: str = ""
-    others: float = 0.0
+    others: str = ""
     crowded: bool = False
     needs_cores: bool = False
     together: float = 0.0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import time
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 #: From this share of the cores on, a comparison gives no verdict. On two cores it is half a core. A pipeline that uses
 #: all cores may then lose a quarter of its speed, as much as many changes of the course gain. A desktop at rest, with
@@ -32,14 +34,35 @@ class Meter:
         return taken(*(later - earlier for earlier, later in zip(self._since, now(), strict=True)))
 
 
-def sentence(share: float) -> str:
-    """Return the share in words, and what follows from it where it is too large; nothing for NaN."""
-    if math.isnan(share):
+def took(share: float | None, cpus: int | None = None) -> str:
+    """Return what other programs took of the cores, in words, as in ``other programs took 0.9 of 2 cores``.
+
+    Parameters
+    ----------
+    share : float or None
+        Of the cores, 0 to 1. The text is empty for None and NaN, which stand for "not known".
+    cpus : int or None
+        How many cores there are. Without, the share is given in percent.
+    """
+    if share is None or math.isnan(share):
         return ""
-    words = f"other programs took {100 * share:.0f} % of the cores"
-    if share < BUSY:
-        return f"{words}."
-    return f"{words}. From {100 * BUSY:.0f} % on, tables give no verdict: close other programs and measure again."
+    if cpus:
+        return f"other programs took {share * cpus:.1f} of {cpus:,} core{'s' * (cpus != 1)}"
+    return f"other programs took {100 * share:.0f} % of the cores"
+
+
+def warning(share: float | None, cpus: int | None = None) -> str:
+    """Return `took` where it is so much that measured times mean little, `BUSY` of the cores or more; else nothing."""
+    return took(share, cpus) if share is not None and share >= BUSY else ""
+
+
+def sentence(share: float | None, cpus: int | None = None) -> str:
+    """Return `took` as a sentence, and what follows from it where it is too large; nothing where it is not known."""
+    words = took(share, cpus).capitalize()
+    if warning(share, cpus):
+        limit = f"From {100 * BUSY:.0f} % of the cores on"
+        return f"{words}. {limit}, tables give no verdict: close other programs and measure again."
+    return f"{words}." if words else ""
 
 
 class Times(NamedTuple):
@@ -67,8 +90,7 @@ def now() -> Times:
         if hasattr(os, "sched_getaffinity"):
             allowed = os.sched_getaffinity(0)
             cores = [core for number, core in enumerate(cores) if number in allowed] or cores
-        me = psutil.Process()
-        own = sum(map(_seconds, [me, *me.children(recursive=True)]))
+        own = processor_seconds()
     except (OSError, RuntimeError, psutil.Error):  # a system that does not say
         return Times(*[math.nan] * 4)
     # The first eight are the whole on Linux: what guests of this machine take is in ``user`` already.
@@ -77,11 +99,18 @@ def now() -> Times:
     return Times(time.monotonic(), total, idle, own)
 
 
-def _seconds(process: object) -> float:
-    """Return the processor time of a process, with that of its children that ended; 0 if it has ended itself."""
+def processor_seconds(children: Iterable[Any] | None = None) -> float:
+    """Return the seconds of the processor that this process and all that it started, or `children`, have taken so far.
+
+    `children` are of the type ``psutil.Process``. The seconds of processes that have ended count from the moment at
+    which they were waited for.
+    """
     import psutil
 
-    try:
-        return sum(process.cpu_times()[:4])
-    except psutil.Error:
-        return 0.0
+    ended = os.times()
+    total = time.process_time() + ended.children_user + ended.children_system
+    for child in psutil.Process().children(recursive=True) if children is None else children:
+        with contextlib.suppress(psutil.Error):
+            times = child.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total

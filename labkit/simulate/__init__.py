@@ -16,17 +16,7 @@ from labkit.simulate.fitting import fit
 from labkit.simulate.forecast import Forecast, Model, limits
 from labkit.timeline.trace import Trace
 
-__all__ = [
-    "Costs",
-    "Forecast",
-    "Knobs",
-    "Model",
-    "fit",
-    "limits",
-    "lognormal",
-    "run",
-    "stragglers",
-]
+__all__ = ["Costs", "Forecast", "Knobs", "Model", "fit", "limits", "lognormal", "run", "stragglers"]
 
 
 def run(

@@ -8,6 +8,7 @@ from labkit.simulate.iterators import AHEAD
 
 def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
     """Return one sentence for each assumption that these costs and knobs rest on."""
+    whole = knobs.map_batches
     asleep = [name for name in ("open", "read", *costs.operations, "batch") if costs.asleep(name)]
     found = [
         f"{knobs.cores} cores. {_gain(knobs.core_gain)}Threads at work share the cores equally; moving between cores "
@@ -22,8 +23,10 @@ def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
         f"{knobs.cycle_length} threads open and read, one image at a time each, and keep {AHEAD} ready; "
         "images are spread over files evenly."
         if knobs.cycle_length > 1
-        else "Opening and reading are done by the thread that runs the map function."
+        else f"Opening and reading are done by the thread that {'makes batches' if whole else 'runs the map function'}."
     )
+    if whole:
+        found.append("The map function gets whole batches; its costs are per batch, whatever its size.")
     if knobs.map_calls > 1:
         found.append(
             f"{knobs.pool} threads run {knobs.map_calls} map calls at once; started calls and finished images "

@@ -29,9 +29,10 @@ class Costs:
     open, read : cost
         Per image: opening its file, and reading it. `Knobs.latency_ms` and `Knobs.bandwidth_mb_s` come on top.
     map : cost, or dict of name to cost
-        Per image. A dict names the operations in their order, as ``{"decode": 4, "resize": 1, "augment": 3}``.
+        Per image, or per batch with `Knobs.map_batches`. A dict names the operations in their order, as
+        ``{"decode": 4, "resize": 1, "augment": 3}``.
     batch : cost
-        Per batch: copying its images together, and whatever is mapped over whole batches.
+        Per batch: copying its images together.
     copy : cost
         Per batch: from host to accelerator, in turn with the train step.
     train : cost
@@ -142,6 +143,9 @@ class Knobs:
         Consumers that share the pipeline and step together, each with a batch of its own.
     deterministic : bool
         Whether images keep their order; if not, those that are ready overtake.
+    map_batches : bool
+        Whether the map function gets whole batches: then the costs of the map are per batch, and opening and reading
+        come before the batch.
 
     Raises
     ------
@@ -170,12 +174,14 @@ class Knobs:
     accelerator_speed: float = ranged(number, 1e-6, 1e6, 1.0)
     accelerators: int = ranged(whole, 1, 4096, 1)
     deterministic: bool = True
+    map_batches: bool = False
 
     def __post_init__(self) -> None:
         """Check every knob."""
         check_ranges(self)
-        if not isinstance(self.deterministic, (bool, np.bool_)):
-            raise ValueError(f"deterministic is {self.deterministic!r}; allowed: True or False")
+        for name in ("deterministic", "map_batches"):
+            if not isinstance(value := getattr(self, name), (bool, np.bool_)):
+                raise ValueError(f"{name} is {value!r}; allowed: True or False")
 
     @property
     def pool(self) -> int:

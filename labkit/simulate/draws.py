@@ -65,14 +65,14 @@ class DrawnCosts:
         added = [(SLEEP, "open", latency), (MOVE, "read", transfer * miss)]
         opens = sum("open" in work.names for work in own)
         self.fetch = _joined([*own[:opens], *(_work(*each) for each in added if each[2].any()), *own[opens:]])
-        place = places(3, images)
+        place = places(3, batches if knobs.map_batches else images)
         self.map = _joined([_work(kind(name), name, drawn(cost, place)) for name, cost in costs.operations.items()])
-        if knobs.cycle_length == 1:  # the map function opens and reads, too
+        if knobs.cycle_length == 1 and not knobs.map_batches:  # the map function opens and reads, too
             self.fetch, self.map = [], _joined([*self.fetch, *self.map])
 
     @property
-    def per_image(self) -> list[Work]:
-        """All work on images, in its order."""
+    def mapped(self) -> list[Work]:
+        """All work on images, and on whole batches if they are mapped, in its order."""
         return [*self.fetch, *self.map]
 
     @property
@@ -85,9 +85,13 @@ class DrawnCosts:
         found = [Step("Range")]
         if knobs.cycle_length > 1:
             found.append(Step("ParallelInterleave", cycle, inner=inner, ordered=order))
-        found.append(Step("ParallelMap" if knobs.map_calls > 1 else "Map", calls, tuple(self.map), ordered=order))
-        found.append(Step("Batch", {"batch_size": knobs.batch_size, "drop_remainder": 1}, tuple(self.batch)))
-        return (*found, Step("Prefetch", {"buffer_size": knobs.prefetch}))
+        mapped = Step("ParallelMap" if knobs.map_calls > 1 else "Map", calls, tuple(self.map), ordered=order)
+        batch = Step("Batch", {"batch_size": knobs.batch_size, "drop_remainder": 1}, tuple(self.batch))
+        ahead = Step("Prefetch", {"buffer_size": knobs.prefetch})
+        if not knobs.map_batches:
+            return (*found, mapped, batch, ahead)
+        opened = inner[1:] if knobs.cycle_length == 1 else ()
+        return (*found, *opened, batch, mapped, ahead)
 
     def run(self, steps: int) -> Simulation:
         """Train so many steps, and return the run; its elements are numbers of images, then those of batches."""

@@ -14,7 +14,7 @@ import numpy as np
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.forecast import Model
 from labkit.simulate.simulated_trace import OVERHEAD
-from labkit.timeline.intervals import union
+from labkit.timeline.intervals import union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Trace
@@ -108,7 +108,7 @@ def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
         deterministic=trace.run.options.get("deterministic") != "False",
     )
     source = accelerator.source or "as recorded"
-    return Model(costs, knobs, trace.run.name, accelerator.name or "train step", source, notes)
+    return Model(costs, knobs, trace.run.name, accelerator.name or "train step", source, notes, trace.run.noun)
 
 
 # -- own times --------------------------------------------------------------------
@@ -281,10 +281,8 @@ def _workers(timeline: Timeline) -> int:
     """Return how many threads run map calls: those with a fair part of the work."""
     lanes = [lane.busy for lane in _pipeline(timeline, "worker")]
     busy = [own.total_ns for own in lanes]
-    none = np.zeros(0, np.int64)
-    together = union(*(np.concatenate([none, *(getattr(own, edge) for own in lanes)]) for edge in ("start", "end")))
     # One call at a time may hop from thread to thread.
-    return sum(ns >= 0.1 * max(busy) for ns in busy) if sum(busy) >= 1.1 * together.total_ns > 0 else 1
+    return sum(ns >= 0.1 * max(busy) for ns in busy) if sum(busy) >= 1.1 * union_of(lanes).total_ns > 0 else 1
 
 
 def _readers(timeline: Timeline) -> int:

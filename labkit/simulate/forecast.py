@@ -31,17 +31,20 @@ class Forecast:
         Share of the time in which the accelerators work, 0 to 1.
     limit : str
         What the speed is bounded by first; see `limits`.
+    noun : str
+        As in `labkit.timeline.run.Run`.
     """
 
     step_ms: float
     images_per_s: float
     busy: float
     limit: str
+    noun: str = "image"
 
     def __str__(self) -> str:
         """Return the figures on one line."""
         return (
-            f"predicted: step {self.step_ms:.1f} ms, {self.images_per_s:,.0f} images/s, "
+            f"predicted: step {self.step_ms:.1f} ms, {self.images_per_s:,.0f} {self.noun}s/s, "
             f"accelerator busy {self.busy:.0%}, limited by {self.limit}"
         )
 
@@ -60,6 +63,8 @@ class Model:
         What views call the accelerator, and where its time comes from.
     notes : list of str
         How the costs were found.
+    noun : str
+        As in `labkit.timeline.run.Run`.
     """
 
     costs: Costs
@@ -68,6 +73,7 @@ class Model:
     accelerator: str = "train step"
     source: str = "stated by the reader"
     notes: list[str] = field(default_factory=list)
+    noun: str = "image"
 
     def __post_init__(self) -> None:
         """Refuse what are no costs or knobs; TypeError."""
@@ -100,7 +106,7 @@ class Model:
         """Return the modelled trace of the pipeline with some knobs or costs changed; see `changed`."""
         model = self.changed(**changes)
         labels = {"name": self.accelerator, "source": self.source}
-        return simulated(model.costs, model.knobs, steps, warmup, seed, self.name, labels)
+        return simulated(model.costs, model.knobs, steps, warmup, seed, self.name, labels, self.noun)
 
     def predict(self, *, steps: int = _STEPS, seed: int = 0, **changes: Any) -> Forecast:
         """Return step time, speed and busy share in steady state with some knobs or costs changed; see `changed`.
@@ -116,6 +122,7 @@ class Model:
             images_per_s=float(timeline.images_per_s or np.inf),
             busy=timeline.busy,
             limit=min(bounds, key=lambda b: bounds[b]) if model.knobs.prefetch else "taking turns",
+            noun=self.noun,
         )
 
     def __str__(self) -> str:
@@ -166,12 +173,15 @@ def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
     size = knobs.batch_size
     transfer = knobs.image_kb / knobs.bandwidth_mb_s if knobs.bandwidth_mb_s else 0.0
     fetch = miss * (mean["open"] + mean["read"] + knobs.latency_ms + transfer)
-    prepare = sum(mean[name] for name in costs.operations)
+    mapping = 1 / size if knobs.map_batches else 1  # share of the map's costs that an image pays
+    prepare = mapping * sum(mean[name] for name in costs.operations)
     batch = mean["batch"] / size
-    per_image = {"open": miss, "read": miss, **dict.fromkeys(costs.operations, 1), "batch": 1 / size}
+    per_image = {"open": miss, "read": miss, **dict.fromkeys(costs.operations, mapping), "batch": 1 / size}
     work = sum(mean[name] * share for name, share in per_image.items() if not costs.asleep(name))
     apart, mapped = knobs.cycle_length > 1, knobs.map_calls > 1
-    inline = prepare if apart else fetch + prepare
+    inline = prepare if apart or knobs.map_batches else fetch + prepare
+    if knobs.map_batches and not apart:  # the thread that makes batches opens and reads
+        batch += fetch
     step = mean["copy"] + mean["train"] / knobs.accelerator_speed
 
     def rate(many: float, ms: float) -> float:

@@ -121,6 +121,7 @@ class _Iterator:
         self.run, self.step, self.source, self.thread = run, step, source, run.thread(thread)
         self.works = list(run.works(step))
         self.ordered = run.ordered if step.ordered is None else step.ordered
+        self.held: deque[Any] = deque()  # elements that it keeps; of a thread that runs ahead [element, is it finished]
 
     def setting(self, name: str, chosen: int) -> int:
         """Return a setting of the step; `chosen` if it has none or tf.data chooses it."""
@@ -150,7 +151,6 @@ class _Ahead(_Iterator):
         super().__init__(run, step, source, thread)
         self.limit = self.setting(self.size, AHEAD)
         self.begun = self.ended = False
-        self.held: deque[list[Any]] = deque()  # [element, whether it is finished]
         self.waiting: list[Process] = []
         self.done: list[Process] = []
 
@@ -315,17 +315,17 @@ class _Cache(_Iterator):
     """A cache that is being filled; `keep` takes its elements at the end of an epoch, and later ones read them."""
 
     def __init__(
-        self, run: Simulation, step: Step, source: Any, thread: str, keep: Callable[[list[int]], None]
+        self, run: Simulation, step: Step, source: Any, thread: str, keep: Callable[[deque[int]], None]
     ) -> None:
         super().__init__(run, step, source, thread)
-        self.keep, self.elements = keep, []
+        self.keep = keep
 
     def next(self) -> Next:
         element = yield from self.source.next()
         if element is None:
-            self.keep(self.elements)
+            self.keep(self.held)
         else:
-            self.elements.append(element)
+            self.held.append(element)
         return element
 
 
@@ -350,10 +350,6 @@ class _Repeat:
 
 class _Shuffle(_Iterator):
     """A buffer that is full before the first element leaves it; which element leaves it costs the same."""
-
-    def __init__(self, run: Simulation, step: Step, source: Any, thread: str) -> None:
-        super().__init__(run, step, source, thread)
-        self.held: deque[int] = deque()
 
     def next(self) -> Next:
         while len(self.held) < self.step.settings.get("buffer_size", 1):

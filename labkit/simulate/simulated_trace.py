@@ -78,12 +78,10 @@ class SpanTable:
 
     def trace(self, window: tuple[int, int], **facts: Any) -> Trace:
         """Return the trace of a window, first and last ns; spans are cut to it."""
-        types = (np.int64, np.int64, np.int32, np.int32, np.int8, np.int32)
-        columns = [
-            np.concatenate([row[i] for row in self.rows]).astype(dtype, copy=False) for i, dtype in enumerate(types)
-        ]
+        # A row holds what a trace does, in its order: start, length, name, thread, category, step.
+        columns = map(np.concatenate, zip(*self.rows, strict=True))
         run = Run("modelled", window_ns=window, **facts)
-        return Trace(*columns, names=tuple(self.names), threads=tuple(self.threads), run=run).slice(*window)
+        return Trace.of_columns(columns, self.names, self.threads, run).slice(*window)
 
 
 def category(name: str) -> str:
@@ -97,13 +95,14 @@ def category(name: str) -> str:
 
 
 def simulated(
-    costs: Costs, knobs: Knobs, steps: int, warmup: int, seed: int, name: str | None, labels: dict[str, str]
-) -> Trace:
+    costs: Costs, knobs: Knobs, steps: int, warmup: int, seed: int, name: str | None, labels: dict[str, str],
+    noun: str = "image",
+) -> Trace:  # fmt: skip
     """Run the pipeline and return its trace, the window after `warmup` steps; see `labkit.simulate.run`."""
     steps, warmup, seed = whole("steps", steps, 1), whole("warmup", warmup, 0), whole("seed", seed, 0)
     every, each = steps + warmup, knobs.batch_size * knobs.accelerators
     # Threads that run ahead of the consumer need images at the end, too.
-    ahead = knobs.map_calls + (AHEAD + 1) * knobs.cycle_length
+    ahead = knobs.map_calls * (knobs.batch_size if knobs.map_batches else 1) + (AHEAD + 1) * knobs.cycle_length
     batches = every * knobs.accelerators + knobs.prefetch + 2 + -(-ahead // knobs.batch_size)
     draws = DrawnCosts(costs, knobs, batches * knobs.batch_size, batches, seed)
     run, table, nodes = draws.run(every), SpanTable(), _nodes(knobs)
@@ -113,9 +112,9 @@ def simulated(
     maker = Thread(PREFETCH if knobs.prefetch else IN_CONSUMER, "pipeline")
     table.add(*zip(*run.batches, strict=True), maker, f"Iterator::{nodes['batch']}", "batch")
     table.add(*zip(*run.asked, strict=True), maker, f"Iterator::{nodes['element']}", "iterator")
-    table.work(run, draws.per_image)
+    table.work(run, draws.mapped)
     several = f", {knobs.accelerators} in step" if knobs.accelerators > 1 else ""
-    step = f"{costs.mean_ms['train'] / knobs.accelerator_speed:.3g} ms per step of {knobs.batch_size} images{several}"
+    step = f"{costs.mean_ms['train'] / knobs.accelerator_speed:.3g} ms per step of {knobs.batch_size} {noun}s{several}"
     described = f"modelled {labels['name']}: {step} (source: {labels['source']})"
     return table.trace(
         (round(run.taken[warmup][1]), round(run.taken[-1][-1])),
@@ -126,6 +125,7 @@ def simulated(
         steps=steps,
         warmup=warmup,
         images=steps * each,
+        noun=noun,
         first_batch_ns=round(run.taken[0][2]),
         graph=list(nodes.values()),
         host=Host(knobs.cores),
@@ -139,10 +139,13 @@ def simulated(
 
 def _nodes(knobs: Knobs) -> dict[str, str]:
     """Return the names of the pipeline's nodes as a recording has them."""
-    batch = "Root::Prefetch::BatchV2" if knobs.prefetch else "Root::BatchV2"
-    element = f"{batch}::{'ParallelMapV2' if knobs.map_calls > 1 else 'Map'}"
+    mapped = "ParallelMapV2" if knobs.map_calls > 1 else "Map"
     found = {"root": "Root"} | ({"prefetch": "Root::Prefetch"} if knobs.prefetch else {})
-    found |= {"batch": batch, "element": element}
+    path = [*found.values()][-1]
+    if knobs.map_batches:
+        found["map"] = path = f"{path}::{mapped}"
+    found["batch"] = f"{path}::BatchV2"
+    found["element"] = element = f"{found['batch']}::{'Map' if knobs.map_batches else mapped}"
     return found | ({"files": f"{element}::ParallelInterleaveV4"} if knobs.cycle_length > 1 else {})
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import textwrap
 
+from labkit.common import other_programs
 from labkit.common.table import Table
+from labkit.timeline.heading import heading
 from labkit.timeline.lanes import WORK, Lane
 from labkit.timeline.run import Run
-from labkit.timeline.wording import elide, milliseconds, percent
+from labkit.timeline.wording import duration, elide, percent
 
 _WIDTH = 100
 _LINES, _LANES = 30, 6
@@ -64,12 +66,15 @@ class Described:
         if self.steps:
             parts.append(f"step time {self.step_ms:,.1f} ms")
         if self.images_per_s:
-            parts.append(f"{self.images_per_s:,.1f} images/s")
+            parts.append(f"{self.images_per_s:,.1f} {self.run.noun}s/s")
         count = len(self.gaps)
-        return " · ".join([*parts, f"idle {milliseconds(self.idle_ns)} ms in {count:,} gap{'s' * (count != 1)}"])
+        return " · ".join([*parts, f"idle {duration(self.idle_ns)} in {count:,} gap{'s' * (count != 1)}"])
 
     def __str__(self) -> str:
-        """Return everything that a picture shows as at most 30 lines of text."""
+        """Return everything that a picture shows as at most 30 lines of text.
+
+        It begins with how busy the accelerator was and what it waited for, and with what to change.
+        """
         run, lines = self.run, []
 
         def row(label: str, text: str) -> None:
@@ -77,21 +82,25 @@ class Described:
             text = f"  {label:<17} {text}"
             lines.append(textwrap.fill(text, _WIDTH, subsequent_indent=" " * 20, break_long_words=False))
 
-        lines.append(f"Timeline{f' of {run.name!r}' if run.name else ''}: {provenance(run)}")
+        first = f"Timeline{f' of {run.name!r}' if run.name else ''}: {heading(self)}"
+        lines.append(textwrap.fill(first, _WIDTH, subsequent_indent=" " * 20, break_long_words=False))
+        if self.steps and self.span_ns and self.explain:
+            row("what to change", self.stalls.advice)
+        row("run", provenance(run))
         if run.accelerator.describe:
             row("accelerator", run.accelerator.describe)
         if run.loader:
             row("loader", str(run.loader))
         if run.loader and run.tree:
             tree, images = run.tree, run.job.images if run.job else run.images
-            each = f"{1e3 * tree.cpu_s / images:,.2f} ms of the processor per image, " if images else ""
+            each = f"{1e3 * tree.cpu_s / images:,.2f} ms of the processor per {run.noun}, " if images else ""
             row("processes", f"{tree.processes:,} in all: {each}{tree.memory_mb:,.0f} MB of memory")
         steps = f"{self.steps} step{'' if self.steps == 1 else 's'}"
-        images = f", {self.images:,} images: {self.images_per_s:,.1f} images/s" if self.images_per_s else ""
-        row("window", f"{milliseconds(self.span_ns)} ms, {steps}{images}")
+        images = f", {self.images:,} {run.noun}s: {self.images_per_s:,.1f} {run.noun}s/s" if self.images_per_s else ""
+        row("window", f"{duration(self.span_ns)}, {steps}{images}")
         if not any(len(lane) for lane in self.lanes):
             return "\n".join([*lines, "no spans: nothing was recorded in the window"])
-        row("accelerator busy", f"{percent(self.busy)}, idle for {milliseconds(self.idle_ns)} ms")
+        row("accelerator busy", f"{percent(self.busy)}, idle for {duration(self.idle_ns)}")
         if self.steps:
             wait, train = self.parts_ms
             parts = f"wait for a batch {wait:,.1f} ms, train step {train:,.1f} ms (means)"
@@ -99,7 +108,8 @@ class Described:
         if (others := run.host.others) is not None and others >= _OTHERS:
             queued = run.processor.queued_ns if run.processor else None
             ready = "" if queued is None else f"; ready threads of this process waited {queued / 1e6:,.0f} ms for one"
-            row("other programs", f"took {percent(others)} of the cores meanwhile{ready}")
+            took = other_programs.took(others, run.host.cpus).removeprefix("other programs ")
+            row("other programs", f"{took}{ready}")
         if threads := thread_note(run):
             row("threads", threads)
         gaps = self.gaps.largest(_GAPS)
@@ -118,14 +128,13 @@ class Described:
                 known = {True: "; it computes", False: "; it waits for something else", None: ""}
                 during = f"; meanwhile {stalls.during}" if stalls.during else ""
                 row("to blame", f"{stalls.cause}{op}{known[effort.computes] if effort else ''}{during}")
-            row("what to change", stalls.advice)
         if self.span_ns:
             words = {"both": "both", "pipeline": "only the pipeline", "accelerator": "only the accelerator"}
             works = self.overlap_ns.items()
             row("who works", " · ".join(f"{words.get(part, part)} {percent(ns / self.span_ns)}" for part, ns in works))
         work = [(category, ns) for category, ns in self.work_ns.items() if ns]
         if work:
-            label, unit = ("per image", self.images * 1e6) if self.images else ("thread time", 1e6)
+            label, unit = (f"per {run.noun}", self.images * 1e6) if self.images else ("thread time", 1e6)
             parts = " · ".join(f"{category} {ns / unit:,.2f}" for category, ns in work)
             row(label, f"{parts} · together {sum(ns for _, ns in work) / unit:,.2f} ms of thread time")
         text = "\n".join(lines)

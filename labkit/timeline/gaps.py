@@ -12,7 +12,7 @@ import numpy as np
 from labkit.timeline.intervals import Intervals, complement, median_ms, overlap, union
 from labkit.timeline.lanes import cut
 from labkit.timeline.trace import Trace
-from labkit.timeline.wording import milliseconds
+from labkit.timeline.wording import duration
 
 #: Where in the loop the accelerator is idle. ``start``: before its first work in the window; ``wait``: the consumer
 #: waits for a batch; ``inside``: within a train step, between kernels; ``host``: the consumer does something else;
@@ -41,7 +41,7 @@ class Gap(NamedTuple):
             "host": f"between steps, before {step}",
             "tail": "after the last step",
         }
-        return f"{milliseconds(self.length_ns)} ms {place[self.kind]}"
+        return f"{duration(self.length_ns)} {place[self.kind]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +73,7 @@ class Gaps(Sequence[Gap]):
 
     def __repr__(self) -> str:
         """Return number and total length on one line."""
-        return f"Gaps({len(self):,}, {milliseconds(int(self.length_ns.sum()))} ms)"
+        return f"Gaps({len(self):,}, {duration(int(self.length_ns.sum()))})"
 
     @property
     def end_ns(self) -> np.ndarray:

@@ -101,3 +101,10 @@ def inside(start: np.ndarray, end: np.ndarray, outer: Intervals) -> np.ndarray:
     """Tell which intervals lie within one of the disjoint intervals `outer`: ndarray of bool, shape (n,)."""
     last = np.searchsorted(outer.start, start, side="right") - 1
     return (last >= 0) & (end <= np.r_[outer.end, np.int64(0)][last])
+
+
+def edges_of(first_ns: int, last_ns: int, width: int) -> np.ndarray:
+    """Return the edges of `width` columns between two times, whole nanoseconds: int64, shape (width + 1,)."""
+    each, rest = divmod(last_ns - first_ns, width)
+    columns = np.arange(width + 1, dtype=np.int64)
+    return first_ns + each * columns + rest * columns // width

@@ -1,4 +1,4 @@
-"""Rows of a timeline: what one thread, stream or accelerator did.
+"""Rows of a timeline: what one thread, unit of a device, stream or accelerator did.
 
 Pure functions in integer nanoseconds, counted from the start of the window.
 """
@@ -6,17 +6,24 @@ Pure functions in integer nanoseconds, counted from the start of the window.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from labkit.timeline.intervals import Intervals, union
+from labkit.timeline.intervals import Intervals, at_least, complement, union
 from labkit.timeline.nesting import Owned, depths, owners
 from labkit.timeline.trace import CATEGORIES, Trace
 
-#: What a lane shows, in the order of a picture.
-LANE_KINDS = ("accelerator", "stream", "wait", "script", "pipeline", "host")
+#: What a lane shows, in the order of a picture. A ``unit`` is a device, or a part of one: it is no thread.
+LANE_KINDS = ("accelerator", "stream", "unit", "wait", "script", "pipeline", "host")
+
+#: The kind of the lane of a thread, by the kind of the thread.
+_SHOWN_AS = {
+    "device": "stream", "unit": "unit", "script": "script", "consumer": "pipeline", "pipeline": "pipeline",
+    "host": "host",
+}  # fmt: skip
 
 #: What pipeline threads work on. ``iterator`` is not in it: a tf.data node that runs no op of its own
 #: keeps books, or waits for another thread.
@@ -25,6 +32,8 @@ WORK = ("read", "decode", "resize", "map", "batch", "transfer", "copy", "kernel"
 #: How other loaders than tf.data wait: for another thread, an element of a queue, room in it, and at a pipe.
 RESTS, GET, PUT = "waits for another thread", "queue get", "queue put"
 PIPE = RECEIVE, SEND = "receive", "send"
+
+_WAIT = CATEGORIES.index("wait")
 
 #: Whether each of `CATEGORIES` is in `WORK`: ndarray of bool.
 IS_WORK = np.array([category in WORK for category in CATEGORIES])
@@ -50,7 +59,8 @@ class Lane:
     pieces : Owned
         Time cut into pieces, each owned by the innermost span that is open there.
     busy : Intervals
-        When the lane works: pieces that belong to work, not to waiting or bookkeeping.
+        When the lane works: pieces that belong to work, not to waiting or bookkeeping. An accelerator does not work
+        while it waits for another process in the middle of a step.
     window_ns : int
         Length of the window.
     """
@@ -81,6 +91,12 @@ class Lane:
     def share(self) -> float:
         """Share of the window in which the lane is busy, 0 to 1; 0 for an empty window."""
         return self.busy.total_ns / self.window_ns if self.window_ns else 0.0
+
+    @cached_property
+    def feeds(self) -> bool:
+        """Whether it works on batches: a thread of the pipeline, or a unit that not only joins processes."""
+        joins = (self.category == CATEGORIES.index("transfer")).all()
+        return self.kind == "pipeline" or (self.kind == "unit" and not joins)
 
     @cached_property
     def self_ns(self) -> np.ndarray:
@@ -119,41 +135,53 @@ def lane_of(trace: Trace, name: str, kind: str, rows: np.ndarray, origin_ns: int
     category = trace.category[rows]
     depth = depths(start, end)
     pieces = owners(start, end, depth)
-    if kind in ("pipeline", "host"):
+    if kind in ("pipeline", "host", "unit"):
         works = IS_WORK[category[pieces.owner]]
         busy = union(pieces.start[works], pieces.end[works])
     else:
-        busy = union(start, end)
+        waits = category == _WAIT if kind in ("accelerator", "stream") else np.zeros(len(category), bool)
+        busy = union(start[~waits], end[~waits])
+        if waits.any():
+            busy = at_least([busy, complement(union(start[waits], end[waits]), 0, span_ns)], 2)
     ids = (category, trace.name[rows], trace.thread[rows], trace.step[rows], rows)
     return Lane(name, kind, start, end, *ids, depth, pieces, busy, span_ns)
 
 
 def build(trace: Trace, origin_ns: int, span_ns: int) -> tuple[Lane, ...]:
-    """Return the accelerator on top, then streams, waits, and threads in the natural order of their names."""
+    """Return the accelerator on top, then streams, units, waits, and threads in the natural order of their names.
+
+    Where several processes are on one clock, the name of a thread begins with that of its process, and the accelerator
+    is that of the process whose consumer is in the trace. A device thread with the name of its lane holds when it waits
+    in the middle of a train step, for another process: spans of category ``wait``.
+    """
+    consumers = (thread.name.rpartition(" · ") for thread in trace.threads if thread.kind == "consumer")
+    prefix = next(("".join(parts[:2]) for parts in consumers), "")
+    name = f"{prefix}accelerator"
     wait, train = (trace.select(category, kind="consumer") for category in ("wait", "train"))
-    kernels = trace.select("kernel", kind="device")
-    modelled = trace.run.accelerator.kind == "modelled"
-    on_device = bool(kernels.any()) and not modelled
+    meets = trace.select("wait", kind="device") & _of(trace, lambda thread: thread == name)
+    kernels = trace.select("kernel", kind="device") & _of(trace, lambda thread: thread.startswith(prefix))
+    on_device = bool(kernels.any()) and trace.run.accelerator.kind != "modelled"
 
     def lane(name: str, kind: str, mask: np.ndarray) -> Lane:
         return lane_of(trace, name, kind, np.flatnonzero(mask), origin_ns, span_ns)
 
     # A script may keep the accelerator busy beside its train steps, with a validation.
     works = kernels if on_device else train | trace.select("train", kind="script")
-    # Where several processes are on one clock, the consumer's thread says whose it is.
-    consumers = (thread.name.rpartition(" · ") for thread in trace.threads if thread.kind == "consumer")
-    prefix = next(("".join(parts[:2]) for parts in consumers), "")
-    lanes = [lane(f"{prefix}accelerator", "accelerator", works)]
+    lanes = [lane(name, "accelerator", works | meets)]
     if wait.any():
         lanes.append(lane(f"{prefix}waits for a batch", "wait", wait))
-    shown_as = ("device", "stream"), ("script", "script"), ("consumer", "pipeline"), ("pipeline",) * 2, ("host",) * 2
-    for kind, shown in shown_as:
+    for kind, shown in _SHOWN_AS.items():
         ids = [i for i, thread in enumerate(trace.threads) if thread.kind == kind]
         for i in sorted(ids, key=lambda i: _natural(trace.threads[i].name)):
-            mask = (trace.thread == i) & ~wait & ~train
+            mask = (trace.thread == i) & ~wait & ~train & ~meets
             if mask.any():
                 lanes.append(lane(trace.threads[i].name, shown, mask))
     return tuple(sorted(lanes, key=lambda lane: LANE_KINDS.index(lane.kind)))
+
+
+def _of(trace: Trace, select: Callable[[str], bool]) -> np.ndarray:
+    """Return a boolean mask of the spans of those threads whose name `select` chooses."""
+    return np.array([select(thread.name) for thread in trace.threads], bool)[trace.thread]
 
 
 def _natural(name: str) -> list[tuple[int, int, str]]:

@@ -21,6 +21,7 @@ PROCESSES = {
     "consumer": "consumer: waits and train steps",
     "script": "script: epochs and validation",
     "device": "accelerator",
+    "unit": "devices",
     "pipeline": "input pipeline",
     "host": "other threads",
 }

@@ -17,6 +17,9 @@ from labkit.common.numbers import one_of
 #: Where a run comes from; every view prints this word.
 ORIGINS = ("measured", "modelled")
 
+#: What the things in a batch are called; every view takes its word from `Run.noun`.
+NOUNS = ("image", "element")
+
 
 def _value(hint: Any, given: Any) -> Any:
     """Return a value as a field of type `hint` holds it; raise TypeError if the field cannot hold it.
@@ -395,6 +398,9 @@ class Run(_Checked):
         The tf.data options that differ from the defaults of TensorFlow.
     work : Delivered or None
         What the pipeline delivered, where it was recorded.
+    noun : str
+        What views call one of the things that a batch holds, one of `NOUNS`: "element" where no component is an image.
+        Where nothing says, as in traces of older versions, they are images.
     job : Totals or None
     processor : ProcessorTime or None
     loader : LoaderFacts or None
@@ -443,6 +449,7 @@ class Run(_Checked):
     node_names: dict[str, str] = field(default_factory=dict)
     options: dict[str, str] = field(default_factory=dict)
     work: Delivered | None = None
+    noun: str = "image"
     job: Totals | None = None
     processor: ProcessorTime | None = None
     loader: LoaderFacts | None = None
@@ -468,6 +475,7 @@ class Run(_Checked):
         """Check every field, and those with a rule of their own."""
         super().__post_init__()
         one_of("origin", self.origin, ORIGINS)
+        one_of("noun", self.noun, NOUNS)
         if self.window_ns is not None and (len(self.window_ns) != 2 or self.window_ns[1] < self.window_ns[0]):
             raise ValueError(
                 f"window_ns is {self.window_ns!r:.80}; allowed: start and end in integer nanoseconds, in this order"

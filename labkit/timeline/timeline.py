@@ -27,8 +27,9 @@ from labkit.timeline.describe import Described
 from labkit.timeline.gaps import Marks, find_gaps
 from labkit.timeline.intervals import Intervals, at_least, union, union_of
 from labkit.timeline.lanes import WORK, Lane, build
+from labkit.timeline.states import State, states
 from labkit.timeline.trace import CATEGORIES, Trace
-from labkit.timeline.wording import short_op
+from labkit.timeline.wording import duration, short_op
 
 
 class Timeline(Described):
@@ -157,6 +158,15 @@ class Timeline(Described):
         """Whether each op computes or waits while it is open, by its word; see `labkit.timeline.causes.effort`."""
         return efforts(self.lanes, self.run, self.names, self.start_ns)
 
+    @cached_property
+    def states(self) -> dict[tuple[int, int], State]:
+        """How much of its own time each operation of a thread is on a core, and what it waits for in the rest.
+
+        By code of its category and number of its name, as `Lane.category` and `Lane.name_id` hold them; see
+        `labkit.timeline.states`.
+        """
+        return states(self.lanes, self.run, self.names, self.efforts)
+
     # -- images and the work on them -------------------------------------------
 
     @property
@@ -214,8 +224,8 @@ class Timeline(Described):
         """
         total = sum(self.per_image_ms.values()) or 1.0
         longest = list(self._ops_ms.items())[:most]
-        rows = [(op, kind, f"{ms:.3g}", f"{100 * ms / total:.0f} %") for (op, kind), ms in longest]
-        return Table(("operation", "kind of work", "ms per image", "share of all work"), rows, right=(2, 3))
+        rows = [(op, kind, duration(1e6 * ms), f"{100 * ms / total:.0f} %") for (op, kind), ms in longest]
+        return Table(("operation", "kind of work", f"per {self.run.noun}", "share of all work"), rows, right=(2, 3))
 
     @property
     def ops_ms(self) -> dict[str, float]:
@@ -244,8 +254,8 @@ class Timeline(Described):
 
     @cached_property
     def pipeline_busy(self) -> Intervals:
-        """When any thread of the pipeline works, in window time."""
-        return union_of(lane.busy for lane in self._pipeline)
+        """When the pipeline works, in window time: any thread of it, or any unit of a device that feeds it."""
+        return union_of(lane.busy for lane in self.lanes if lane.feeds)
 
     @cached_property
     def overlap_ns(self) -> dict[str, int]:

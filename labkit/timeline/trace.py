@@ -42,7 +42,9 @@ CATEGORIES = (
 )
 
 #: The owners of a thread of the trace. ``script`` is the program around the consumer, with its epochs and validations.
-THREAD_KINDS = ("consumer", "script", "pipeline", "device", "host")
+#: ``device`` is the accelerator, or a part of it. ``unit`` is a device that is none, or a part of one: the decoder of a
+#: card, a link, an all-reduce. It is no thread of a processor, so nothing that counts threads or cores counts it.
+THREAD_KINDS = ("consumer", "script", "pipeline", "device", "host", "unit")
 
 #: The name of a span of category ``train`` in which a script uses the accelerator for a validation.
 VALIDATION = "validation"

@@ -30,7 +30,7 @@ _NETWORK = re.compile(rf"(^|/){NETWORK}(_\d+)?(/|$)")
 REQUESTED = "element from "
 
 
-def milliseconds(ns: int) -> str:
+def milliseconds(ns: float) -> str:
     """Return nanoseconds as milliseconds for reading, without a unit, in as many digits as tell something.
 
     >>> milliseconds(1_234_567_890), milliseconds(91_234_567), milliseconds(1_234_567)
@@ -40,15 +40,29 @@ def milliseconds(ns: int) -> str:
     return f"{ms:,.0f}" if ms >= 999.95 else f"{ms:.1f}" if ms >= 9.995 else f"{ms:.2f}"
 
 
-def percent(share: float) -> str:
+def duration(ns: float) -> str:
+    """Return nanoseconds for reading, in the unit that suits their size, as the widget writes them.
+
+    >>> duration(1_234_567_890), duration(91_234_567), duration(4_250), duration(120), duration(0)
+    ('1,235 ms', '91.2 ms', '4.25 µs', '120 ns', '0 ms')
+    """
+    if ns >= 999_995 or not ns:  # from here on, µs would be rounded to 1,000
+        return f"{milliseconds(ns)} ms" if ns else "0 ms"
+    return f"{milliseconds(1e3 * ns)} µs" if ns >= 999.5 else f"{ns:.0f} ns"
+
+
+def percent(share: float, digits: int = 1) -> str:
     """Return a share, 0 to 1, as a percentage; a share that is not quite all or nothing is never rounded to it.
 
     >>> percent(0.5), percent(0.99999), percent(1.0), percent(0.00001)
     ('50.0 %', '> 99.9 %', '100.0 %', '< 0.1 %')
+    >>> percent(0.344, digits=0), percent(0.996, digits=0)
+    ('34 %', '> 99 %')
     """
-    if 0.9995 <= share < 1:
-        return "> 99.9 %"
-    return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+    least = 10.0**-digits  # of what can be printed, in percent
+    if 100 - least / 2 <= 100 * share < 100:
+        return f"> {100 - least:.{digits}f} %"
+    return f"< {least:.{digits}f} %" if 0 < 100 * share < least / 2 else f"{100 * share:.{digits}f} %"
 
 
 def is_network(name: str) -> bool:

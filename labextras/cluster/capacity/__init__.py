@@ -123,15 +123,10 @@ class CapacityPlan(Answer):
         """Return speed, busy share and bottleneck in one sentence."""
         s = self.setting
         many = f"{s.accelerators:,} accelerator{'s' * (s.accelerators > 1)} on {s.hosts:,} host{'s' * (s.hosts > 1)}"
-        text = (
-            f"{many}: busy {100 * self.busy:.0f} %, {self.images_per_s:,.0f} images/s, "
-            f"an epoch in {_duration(self.epoch_s)}; limited by {self.bottleneck}."
-        )
-        if self.idle_accelerators >= 0.05:
-            text += (
-                f" The stall costs {self.idle_accelerators:,.1f} accelerators, {self.idle_hours:,.2f} hours an epoch."
-            )
-        return text
+        epoch = f"{self.images_per_s:,.0f} images/s, an epoch in {_duration(self.epoch_s)}"
+        text = f"{many}: busy {100 * self.busy:.0f} %, {epoch}; limited by {self.bottleneck}."
+        lost = f"{self.idle_accelerators:,.1f} accelerators, {self.idle_hours:,.2f} hours an epoch"
+        return f"{text} The stall costs {lost}." if self.idle_accelerators >= 0.05 else text
 
     def __str__(self) -> str:
         """Return headline, resources, advice and assumptions as text."""

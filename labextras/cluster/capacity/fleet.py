@@ -88,10 +88,9 @@ class Fleet(Setting):
         one_of("sharding", self.sharding, ("dynamic", "data"))
         whole("accelerators", self.accelerators, 1, 20_000, other="to be simulated")
         if self.useful < 1e-3:
-            raise ValueError(
-                f"failure_hours is {self.failure_hours:g}, so {self.accelerators:,} accelerators fail before they "
-                f"reach a checkpoint after {self.checkpoint_every_s:g} s; allowed: more hours, or more checkpoints"
-            )
+            fail = f"failure_hours is {self.failure_hours:g}, so {self.accelerators:,} accelerators fail before they"
+            late = f"reach a checkpoint after {self.checkpoint_every_s:g} s"
+            raise ValueError(f"{fail} {late}; allowed: more hours, or more checkpoints")
 
     @property
     def cached(self) -> float:

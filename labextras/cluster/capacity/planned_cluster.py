@@ -92,15 +92,12 @@ class Setting:
         check_ranges(self)
         _ = self.rate
         if self.hosts > self.accelerators:
-            raise ValueError(
-                f"hosts is {self.hosts}, more than the {self.accelerators} accelerators; allowed: 1 to "
-                f"{self.accelerators}, each host has one or more"
-            )
+            most = self.accelerators
+            allowed = f"1 to {most}, each host has one or more"
+            raise ValueError(f"hosts is {self.hosts}, more than the {most} accelerators; allowed: {allowed}")
         if self.images < self.shards:
-            raise ValueError(
-                f"{self.shards:,} shards of {self.dataset_gb:g} GB would hold less than an image of {self.image_kb:g} "
-                "kB each; allowed: fewer of them, or more data"
-            )
+            less = f"would hold less than an image of {self.image_kb:g} kB each; allowed: fewer of them, or more data"
+            raise ValueError(f"{self.shards:,} shards of {self.dataset_gb:g} GB {less}")
 
     @property
     def rate(self) -> float:

@@ -39,6 +39,7 @@ from labkit.timeline.causes.per_gap import (
     FRAMEWORK,
     FULL,
     PREP,
+    PROCESS,
     START,
     TRANSFER,
     UNKNOWN,
@@ -47,7 +48,7 @@ from labkit.timeline.causes.per_gap import (
 from labkit.timeline.causes.thresholds import FRAMEWORK_NS, NODE_NS, REST_NS, START_FACTOR, START_NS
 from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.gaps import GAP_KINDS, Gap, Gaps
-from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, overlap, union
+from labkit.timeline.intervals import Intervals, at_least, complement, covered_until, inside, overlap, union, union_of
 from labkit.timeline.lanes import GET, PIPE, PUT, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
@@ -79,7 +80,7 @@ def find_causes(path: CriticalPath, gaps: Gaps, explain: bool = True) -> Causes:
     parts[np.arange(n), np.where(short, FRAMEWORK, UNKNOWN)] = gaps.length_ns
     # Between two kernels of one step there is nothing to follow, and there may be very many such gaps.
     follow = gaps.kind != GAP_KINDS.index("inside")
-    for what in (path.waits, path.copying, path.python):
+    for what in (path.waits, path.copying, path.python, path.meeting):
         follow |= overlap(what, gaps.start_ns, gaps.end_ns) > 0
     for i in np.flatnonzero(follow & explain).tolist():
         main[:, i] = path.follow(gaps[i])
@@ -145,7 +146,7 @@ class Track:
         owner = lane.pieces.owner
         self.start, self.end = lane.pieces.start, lane.pieces.end
         category, self.op = lane.category[owner], lane.name_id[owner].copy()
-        table = np.full(len(CATEGORIES), PREP if lane.kind == "pipeline" else UNKNOWN, np.int8)
+        table = np.full(len(CATEGORIES), PREP if lane.feeds else UNKNOWN, np.int8)
         for word, cause in _CAUSE.items():
             table[CATEGORIES.index(word)] = cause
         table[_ITERATOR] = FRAMEWORK
@@ -229,19 +230,27 @@ class CriticalPath:
     ) -> None:
         self.lanes, self.run, self.names, self.waits = lanes, run, SpanNames(names, efforts or {}), waits
         span_ns = lanes[0].window_ns
-        shown = [i for i, lane in enumerate(lanes) if lane.kind in ("pipeline", "stream") and len(lane)]
+        # Beside other processes, the lanes of each begin with its name; nothing of another one makes a batch of this.
+        mine = [lane.name.startswith(lanes[0].name.removesuffix("accelerator")) and len(lane) > 0 for lane in lanes]
+        shown = [i for i, lane in enumerate(lanes) if mine[i] and (lane.feeds or lane.kind == "stream")]
         self.tracks = {i: Track(lanes[i], i, self.names) for i in shown}
+        # A unit of a device takes no core.
+        self.threads = [track for track in self.tracks.values() if track.lane.kind != "unit"]
         self.cores = run.host.cpus or len(self.tracks) + 1
         self.hidden = run.loader is not None and run.loader.hidden > 0
         held_up = WorkerWaits(lanes, run).held_up if run.loader else {}
         self.held_up = {i: held_up[name] for i, name in enumerate(names) if name in held_up}
-        self.ended = self._spans(lambda lane: lane.category != _KERNEL)
+        # A kernel of the accelerator is what is waited with, one of another device may be what is waited for.
+        self.ended = self._spans(lambda lane: (lane.category != _KERNEL) | (lane.kind == "unit"))
         self.copies = self._spans(lambda lane: lane.category == _COPY)
         # No later copy starts before this one does.
         self.copies_from = np.minimum.accumulate(self.copies.start[::-1])[::-1]
+        meets = lanes[0].category == CATEGORIES.index("wait")
+        self.meets = Intervals(lanes[0].start_ns[meets], lanes[0].end_ns[meets])
+        self.met, self.meeting = lanes[0].name_id[meets], union(*self.meets)
         self.copying, self.python = union(*self.copies[:2]), self.covered(self.names.python)
         # When prep ran in as many threads as there are cores, others may have had to wait for a core.
-        works = [union(t.start[m], t.end[m]) for t in self.tracks.values() for m in [t.cause == PREP]]
+        works = [union(t.start[m], t.end[m]) for t in self.threads for m in [t.cause == PREP]]
         free = complement(self.python, 0, span_ns)
         self.full = at_least([free, at_least(works, self.cores)], 2) if len(free.start) else free
         self.among: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = {}  # ended spans of a step, or below a node
@@ -288,9 +297,14 @@ class CriticalPath:
         if self.starts_cold and gap.kind == "start":
             self.parts[START] = gap.length_ns
             return -1, -1, -1, -1
-        waits = _clipped(self.waits, first, last)
+        waits, meeting = _clipped(self.waits, first, last), _clipped(self.meeting, first, last)
         for start, end in _pairs(waits):
             self._wait(start, end, gap.step)
+        if len(meeting.start):
+            meeting = at_least([complement(waits, first, last), meeting], 2)
+            for start, end in _pairs(meeting):
+                self._met(start, end)
+            waits = union_of([waits, meeting])
         # Outside of a wait, the device gets its batch, or Python is on its way.
         for start, end in _pairs(complement(waits, first, last)):
             copied = _clipped(self.copying, start, end)
@@ -300,6 +314,18 @@ class CriticalPath:
         pieces = self._settle()
         self._hold_up()
         return self._longest(pieces)
+
+    def _met(self, first: int, last: int) -> None:
+        """Charge a wait in the middle of a train step to those who were not there yet, by the names of its spans."""
+        at = np.arange(*(self.meets.end.searchsorted(first, "right"), self.meets.start.searchsorted(last)))
+        for op, start, end in zip(self.met[at].tolist(), self.meets.start[at], self.meets.end[at], strict=True):
+            ns = int(min(end, last) - max(start, first))
+            self._charge(PROCESS, ns, op)
+            for index, lane in enumerate(self.lanes):
+                process = lane.name.rpartition(" · ")[0]
+                if lane.kind == "stream" and process and self.names.names[op].endswith(process):
+                    row = int(np.argmax(np.minimum(lane.end_ns, end) - np.maximum(lane.start_ns, start)))
+                    self.single.append((op, ns, index, int(lane.start_ns[row]), int(lane.end_ns[row])))
 
     def _hold_up(self) -> None:
         """Charge the share of work to cores, and to the interpreter, for which all calls of its op waited for them."""
@@ -452,7 +478,7 @@ class CriticalPath:
         """Return the end of a wait and the lane of a span that runs through all of it."""
         for track in self.tracks.values():
             at = int(np.searchsorted(track.end, first, side="right"))
-            if at < len(track.start) and track.start[at] < now and track.lane.kind == "pipeline":
+            if at < len(track.start) and track.start[at] < now and track.lane.feeds:
                 return now, track.index
         return None
 

@@ -19,19 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.causes.thresholds import (
-    BACKGROUND,
-    COMPUTES,
-    FIRMLY,
-    HELD,
-    INTERPRETER_FULL,
-    LEAST_READY,
-    OPEN,
-    WAITS,
-)
+from labkit.timeline.causes import thresholds
 from labkit.timeline.intervals import overlap, union
 from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.run import Run
+from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import WITH_CONSUMER, short_op
 
 
@@ -55,7 +47,7 @@ class Effort(NamedTuple):
     @property
     def computes(self) -> bool | None:
         """True if it computes for most of the time, False if it waits for something else, None if nobody can tell."""
-        return True if self.low >= COMPUTES else False if self.high <= WAITS else None
+        return True if self.low >= thresholds.COMPUTES else False if self.high <= thresholds.WAITS else None
 
 
 def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int) -> dict[str, Effort]:
@@ -90,13 +82,14 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
     if len(at) < 3:
         return {}
     length = np.diff(at)
-    real = run.accelerator.kind == "real"
+    real, prefix = run.accelerator.kind == "real", lanes[0].name.removesuffix("accelerator")
     trains: set[str] = set()  # ops that run in the thread that trains
     opened: dict[str, np.ndarray] = {}
     for lane in lanes:
         works = IS_WORK[lane.category[lane.pieces.owner]] & (lane.kind in ("pipeline", "host"))
+        works &= lane.name.startswith(prefix)  # the clock is that of one process
         if lane.kind == "accelerator" and real:
-            works = np.ones(len(works), bool)
+            works = lane.category[lane.pieces.owner] != CATEGORIES.index("wait")
         name = lane.name_id[lane.pieces.owner]
         for one in np.unique(name[works]).tolist():
             mine = works & (name == one)
@@ -104,11 +97,11 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
             times = overlap(union(lane.pieces.start[mine], lane.pieces.end[mine]), at[:-1], at[1:])
             trains |= {key} if lane.name.endswith(WITH_CONSUMER) else set()
             opened[key] = opened.get(key, np.zeros(len(length), np.int64)) + times
-    large = [key for key, times in opened.items() if times.sum() >= OPEN * length.sum()]
+    large = [key for key, times in opened.items() if times.sum() >= thresholds.OPEN * length.sum()]
     if not large or len(length) < 2 * len(large):
         return {}
     found = _shares({key: opened[key] / 1e6 for key in large}, np.diff(cpu) / 1e6, length / 1e6, run)
-    wanted, full = _wanted_ns(run), INTERPRETER_FULL * lanes[0].window_ns
+    wanted, full = _wanted_ns(run), thresholds.INTERPRETER_FULL * lanes[0].window_ns
     # A thread that waits for the interpreter is not ready, so with one core full an op may have waited without notice.
     if wanted < full and cpu[-1] - cpu[0] < full:
         for key in found.keys() - trains:
@@ -130,7 +123,7 @@ def _measured(run: Run, window_ns: int) -> dict[str, Effort]:
     """Return efforts where the processor time of each span is known."""
     found = {}
     for name, one in run.op_times.items():
-        if one.open_ns >= OPEN * window_ns:
+        if one.open_ns >= thresholds.OPEN * window_ns:
             share = one.computed_ns / one.open_ns
             found[short_op(name)] = Effort(share, wanted(share, one.open_ns, run), one.computed_ns / window_ns)
     return found
@@ -151,7 +144,7 @@ def had_core(computed_ns: float, queued_ns: float) -> float:
 
     Threads that were ready but had no core would have computed: the shares of those that compute grow to 1.
     """
-    return max(LEAST_READY, computed_ns / (computed_ns + queued_ns)) if computed_ns else 1.0
+    return max(thresholds.LEAST_READY, computed_ns / (computed_ns + queued_ns)) if computed_ns else 1.0
 
 
 def computed(run: Run) -> int:
@@ -174,10 +167,10 @@ def _shares(opened: dict[str, np.ndarray], cpu: np.ndarray, length: np.ndarray, 
     ready = had_core(float(cpu.sum()) * 1e6, queued(run))
     # The last column is what works all the time, whatever is open: the profiler, the clocks of tf.data.
     table = np.stack([*opened.values(), length], axis=1)
-    most = np.r_[np.full(len(opened), float(run.host.cpus or 1)), BACKGROUND]
+    most = np.r_[np.full(len(opened), float(run.host.cpus or 1)), thresholds.BACKGROUND]
     ops = np.arange(table.shape[1]) < len(opened)
-    least, least_error = _fit(table, cpu, length, most, np.where(ops, HELD, 0.0))
-    largest, largest_error = _fit(table, cpu, length, most, np.where(ops, 0.0, FIRMLY))
+    least, least_error = _fit(table, cpu, length, most, np.where(ops, thresholds.HELD, 0.0))
+    largest, largest_error = _fit(table, cpu, length, most, np.where(ops, 0.0, thresholds.FIRMLY))
     found = {}
     for i, (word, times) in enumerate(opened.items()):
         low, high = max(0.0, least[i] - least_error[i]), largest[i] + largest_error[i]

@@ -10,14 +10,14 @@ its function does.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from labkit.timeline.causes.thresholds import AT_ONCE, CALLS
 from labkit.timeline.gaps import Gaps
-from labkit.timeline.intervals import Intervals, at_least, overlap, union
+from labkit.timeline.intervals import Intervals, at_least, overlap, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.nesting import Owned, depths, owners
 from labkit.timeline.wording import short_op
@@ -125,8 +125,8 @@ class NodeWork:
                 start, end = lane.start_ns[mine], lane.end_ns[mine]
                 self._nodes.append((owners(start, end, depths(start, end)), lane.name_id[mine]))
         if path not in self._own:
-            self._own[path] = _union(
-                (pieces.start[chosen], pieces.end[chosen])
+            self._own[path] = union_of(
+                Intervals(pieces.start[chosen], pieces.end[chosen])
                 for pieces, name_id in self._nodes
                 for chosen in [name_id[pieces.owner] == self._at[path]]
             )
@@ -145,7 +145,7 @@ class NodeWork:
         Where several threads run the op, whatever happens meanwhile in another thread is no wait for it.
         """
         pieces = self._pieces(lambda name: short_op(name) == op)
-        if sum(int((end - start).sum()) for start, end in pieces) > AT_ONCE * _union(pieces).total_ns:
+        if sum(one.total_ns for one in pieces) > AT_ONCE * union_of(pieces).total_ns:
             return None
         waits = self.waits(op)
         found = max(waits, key=lambda path: waits[path], default=None)
@@ -153,7 +153,7 @@ class NodeWork:
 
     def waits(self, op: str) -> dict[str, float]:
         """Return, for each node that calls a function, the share of the time of an op in which its call was open."""
-        running = _union(self._pieces(lambda name: short_op(name) == op))
+        running = union_of(self._pieces(lambda name: short_op(name) == op))
         ns = self._within(running) or 1
         return {
             path: self._within(at_least([self.own(path), running], 2)) / ns
@@ -164,21 +164,16 @@ class NodeWork:
     @cached_property
     def _ops(self) -> Intervals:
         """When any op ran."""
-        return _union(self._pieces(lambda name: not name.startswith("Iterator::")))
+        return union_of(self._pieces(lambda name: not name.startswith("Iterator::")))
 
-    def _pieces(self, which: Callable[[str], bool]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return starts and ends, by thread, of the times that spans with such names owned."""
+    def _pieces(self, which: Callable[[str], bool]) -> list[Intervals]:
+        """Return the times that spans with such names owned, by thread."""
         chosen = np.array([which(name) for name in self.names], bool)
         return [
-            (lane.pieces.start[mine], lane.pieces.end[mine])
+            Intervals(lane.pieces.start[mine], lane.pieces.end[mine])
             for lane in self.lanes
             for mine in [chosen[lane.name_id[lane.pieces.owner]]]
         ]
 
     def _within(self, times: Intervals) -> int:
         return int(overlap(times, self.gaps.start_ns, self.gaps.end_ns).sum())
-
-
-def _union(pieces: Iterable[tuple[np.ndarray, np.ndarray]]) -> Intervals:
-    nothing = np.zeros(0, np.int64)
-    return union(*map(np.concatenate, zip((nothing, nothing), *pieces, strict=True)))

@@ -11,18 +11,19 @@ from typing import NamedTuple
 import numpy as np
 
 from labkit.timeline.gaps import Gaps
-from labkit.timeline.wording import milliseconds, percent, short_op
+from labkit.timeline.wording import duration, percent, short_op
 
 #: What the accelerator waits for. ``fetch``: bytes from storage; ``prep``: decoding and all other map work; ``batch``:
 #: copying elements together; ``transfer``: from process to process; ``copy``: the way into the device; ``start``: the
 #: first batch of all, and unexplained time while an epoch begins or a shuffle buffer fills; ``framework``: handing
-#: over, scheduling, Python. The last four belong to other loaders than tf.data. ``queue empty`` and ``queue full`` are
+#: over, scheduling, Python. The next four belong to other loaders than tf.data. ``queue empty`` and ``queue full`` are
 #: waits at a queue whose other end was not recorded. ``core wait`` and ``GIL wait`` are the time by which work lasts
-#: longer because its thread had no core, or did not have the interpreter.
+#: longer because its thread had no core, or did not have the interpreter. ``other process`` is a wait in the middle of
+#: a train step for a process that is not there yet, as in an all-reduce.
 CAUSES = ("fetch", "prep", "batch", "transfer", "copy", "start", "framework", "unknown", "queue empty", "queue full",
-          "core wait", "GIL wait")  # fmt: skip
+          "core wait", "GIL wait", "other process")  # fmt: skip
 
-FETCH, PREP, BATCH, TRANSFER, COPY, START, FRAMEWORK, UNKNOWN, EMPTY, FULL, CORE, GIL = range(len(CAUSES))
+FETCH, PREP, BATCH, TRANSFER, COPY, START, FRAMEWORK, UNKNOWN, EMPTY, FULL, CORE, GIL, PROCESS = range(len(CAUSES))
 
 #: Causes of time in which no recorded thread worked.
 UNEXPLAINED = "unknown", "queue empty", "queue full"
@@ -41,6 +42,7 @@ WORDS = {
     "queue full": "waiting at a full queue, which nobody is seen to empty",
     "core wait": "waiting for a core",
     "GIL wait": "waiting for the interpreter (GIL)",
+    "other process": "waiting for another process",
 }
 
 
@@ -149,5 +151,5 @@ class Causes(Sequence[Cause]):
     def __repr__(self) -> str:
         """Return how long each cause kept the accelerator waiting, on one line."""
         total = by_cause(self.parts_ns.sum(axis=0))
-        parts = ", ".join(f"{cause} {milliseconds(ns)} ms" for cause, ns in total.items() if ns)
+        parts = ", ".join(f"{cause} {duration(ns)}" for cause, ns in total.items() if ns)
         return f"Causes({len(self):,} gaps: {parts or 'none'})"

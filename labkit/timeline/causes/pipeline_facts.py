@@ -189,18 +189,14 @@ class Pipeline:
         one_call = kind == "Map" or not parallel
         queues = queued(run) >= thresholds.QUEUED * self.lanes[0].window_ns and at_once > thresholds.ONE_THREAD
         more_calls = prep and (turns or one) and not (python or source or (queues and not one_call))
-        generates = kind in ("FlatMap", "Interleave", "Generator") or not (kind or mapped)
+        generates = self.has("Generator") and (kind in ("FlatMap", "Interleave", "Generator") or not (kind or mapped))
         # What computes may be late only for lack of a core, unless all cores together would be too slow for it.
         keeps_up = computed(run) <= (run.host.cpus or 1) * self.lanes[0].busy.total_ns
         late = known.crowded and not waits and known.cause != "fetch" and (keeps_up or more_calls)
         return {
             "needs_cores": late or (unsure and (node or self._ahead["rests"])),
             "python": python,
-            "generator": python
-            and generates
-            and self.has("Generator")
-            and not full
-            and not (effort and effort.computes),
+            "generator": python and generates and not full and not (effort and effort.computes),
             "waits": waits,
             "unclear": unclear,
             "source": source and (prep or stored or (unclear and not several)),

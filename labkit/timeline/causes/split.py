@@ -80,11 +80,11 @@ def _handing_over(path: CriticalPath) -> np.ndarray:
 
 def _least_work(path: CriticalPath, first: int, last: int) -> int:
     """Return the least time that the work without reads takes between two instants: by thread, and by cores."""
-    cores = path.run.host.cpus or len(path.tracks) or 1
-    works = []
-    for track in path.tracks.values():
+    cores, works = path.run.host.cpus or len(path.threads) or 1, {}
+    for index, track in path.tracks.items():
         mine = np.isin(track.cause, (PREP, BATCH, TRANSFER))
-        works.append(union(np.maximum(track.start[mine], first), np.minimum(track.end[mine], last)))
+        works[index] = union(np.maximum(track.start[mine], first), np.minimum(track.end[mine], last))
+    threads = [works[track.index] for track in path.threads]
     # Spans of threads that share a core are longer than their work: no more than all cores work at any time.
-    shared = sum(at_least(works, level).total_ns for level in range(1, min(cores, len(works)) + 1)) // cores
-    return max([shared, *(work.total_ns for work in works)])
+    shared = sum(at_least(threads, level).total_ns for level in range(1, min(cores, len(threads)) + 1)) // cores
+    return max([shared, *(work.total_ns for work in works.values())])

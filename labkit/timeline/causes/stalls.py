@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from labkit.advice import NOBODY, RULES, Advice, Facts, advise
 from labkit.advice.rule import HANDING_OVER, NO_STEPS, NOTHING, SEVERAL, UNSEEN
-from labkit.common import hooks
+from labkit.common import hooks, other_programs
 from labkit.timeline.causes.effort import Effort, computed
 from labkit.timeline.causes.per_gap import Causes, by_cause, filling, unexplained_share
 from labkit.timeline.causes.pipeline_facts import Pipeline
@@ -17,7 +17,7 @@ from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.wording import short_op
 
-_BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start")
+_BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start", "other process")
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def stalls(
     cause, unseen = max(_BLAMED, key=lambda cause: total[cause]), unexplained_share(shares)
     nobody_saw = run.loader and unseen * span >= total[cause] and (run.loader.hidden or 2 * unseen >= shares.total())
     if not span or total[cause] < LEAST * span or nobody_saw:
-        cause = _nobody(steps, shares)
+        cause = nobody(steps, shares)
     ops: Counter[str] = Counter()
     for (key, op), ns in by_op.items():
         if key == cause:
@@ -101,7 +101,8 @@ def stalls(
     share = ops[blame] / span if blame else 0.0
     node = None if cause in NOBODY else _starts(causes, total[cause])
     crowded, unsure = _beside_others(run, span)
-    facts = Facts(cause, blame or "the work", 100 * (run.host.others or 0.0), crowded, **_together(lanes, shares))
+    others = other_programs.took(run.host.others, run.host.cpus)
+    facts = Facts(cause, blame or "the work", others, crowded, **_together(lanes, shares))
     theirs = (advise_run(facts, lanes, run, efforts) for advise_run in hooks.provided("labkit_advice"))
     if given := run.advice.get(cause):
         said = advise(replace(facts, needs_cores=True), RULES) if crowded else Advice(given, ())
@@ -123,8 +124,8 @@ def _as_work(by_op: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]
     return found
 
 
-def _nobody(steps: int, shares: Counter[str]) -> str:
-    """Return which of `NOBODY` it is, where no cause can be changed in the pipeline."""
+def nobody(steps: int, shares: Counter[str]) -> str:
+    """Return which of `labkit.advice.NOBODY` it is, where no cause can be changed in the pipeline."""
     unseen = unexplained_share(shares)
     if not steps:
         return NO_STEPS
@@ -160,6 +161,6 @@ def _together(lanes: Sequence[Lane], shares: Mapping[str, float]) -> dict[str, f
     for lane in lanes:
         process, _, name = lane.name.rpartition(" · ")
         share = lane.by_category.get("transfer", 0) / lane.window_ns if lane.window_ns else 0.0
-        if lane.kind == "script" and process == prefix and share >= max(TOGETHER, *shares.values()):
+        if lane.kind in ("script", "unit") and process == prefix and share >= max(TOGETHER, *shares.values()):
             return {"together": 100 * share, "together_in": name}
     return {}

@@ -58,12 +58,6 @@ class WorkerWaits:
         return queued(self.run) >= max(QUEUED * self.trains.window_ns, _MOSTLY * waited)
 
     @cached_property
-    def one_core(self) -> bool:
-        """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
-        several = self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and self.asks is not False
-        return several and self.busy_cores <= ONE_CORE
-
-    @cached_property
     def asks(self) -> bool | None:
         """Whether threads woke all the time to ask for the interpreter while ops waited; None where nobody counted."""
         threads = self.run.processor.threads if self.run.processor else ()
@@ -73,20 +67,6 @@ class WorkerWaits:
         asked = sum(one.blocked_ns for one in threads if one.pauses * 1e9 >= ASKS * one.blocked_ns)
         waited = sum(one.open_ns for one in self.run.op_times.values()) - self._all_of_it * self._asked_ns
         return asked >= _MOSTLY * (waited - queued(self.run))
-
-    @cached_property
-    def in_turn(self) -> bool:
-        """Whether several threads work one after the other and keep a core busy, for a reason that is not recorded.
-
-        The interpreter lets calls of less than 5 ms end before another thread has its turn, so they never overlap.
-        """
-        several = self.threads and len(self.worker_lanes) > 1 and self.at_once < ONE_BY_ONE
-        return several and self.cores > 1 and INTERPRETER_FULL <= self.busy_cores <= ONE_CORE
-
-    @cached_property
-    def busy_cores(self) -> float:
-        """How many cores all ops together keep busy while any worker works; a pause says nothing of the interpreter."""
-        return self._asked_ns * self._all_of_it / self._works_ns
 
     @cached_property
     def _asked_ns(self) -> int:
@@ -107,6 +87,11 @@ class WorkerWaits:
         """A factor for the processor time of ops, which is a sample: all ops took no more of it than all processes."""
         return min(1.0, self._processes_ns / max(1, self._asked_ns))
 
+    def share(self, name: str) -> float:
+        """Return the share of its time in which an op had a core; its calls are a sample, see `_all_of_it`."""
+        one = self.run.op_times[name]
+        return self._all_of_it * one.computed_ns / max(1, one.open_ns)
+
     @cached_property
     def held_up(self) -> dict[str, dict[int, float]]:
         """The share of the time of each op in which its calls waited for a core, or for the interpreter, by cause.
@@ -121,7 +106,7 @@ class WorkerWaits:
         turns = several and TAKES_TURNS <= self._processes_ns / self._works_ns <= ONE_CORE
         found = {}
         for name, one in self.run.op_times.items():
-            share = self._all_of_it * one.computed_ns / max(1, one.open_ns)
+            share = self.share(name)
             ready = wanted(share, one.open_ns, self.run) if crowded else share
             found[name] = {CORE: ready - share}
             if turns and share * self.at_once >= INTERPRETER_FULL:

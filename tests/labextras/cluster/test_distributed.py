@@ -172,26 +172,35 @@ def test_both_processes_are_on_one_clock_and_the_all_reduce_waits_for_the_late_o
     run = several.run(learn, paths=paths, wait_ms=60, watched=True)
     traces = [result["trace"] for result in run.results]
     merged = run.trace
-    assert len(merged) == sum(map(len, traces))
+    waited = sum(span.name in ("batch of process 1", "step of process 1") for span in merged)
+    assert len(merged) == sum(map(len, traces)) + waited
+    assert waited == 4, "process 0 waits once in each step"
     processes = {thread.name.partition(" · ")[0] for thread in merged.threads}
     assert processes == {"process 0", "process 1"}
     start, end = merged.window_ns
-    assert all(start <= first and last <= end for first, last in (trace.window_ns for trace in traces))
+    assert all(first <= start and end <= last for first, last in (trace.window_ns for trace in traces))
     timeline, first, second = (labkit.Timeline(trace) for trace in (merged, *traces))
-    assert (timeline.steps, timeline.run.images) == (first.steps, traces[0].run.images) == (4, 4 * BATCH // 2)
+    assert (timeline.steps, first.steps) == (4, 4)
+    assert traces[0].run.images == traces[1].run.images == 4 * BATCH // 2
+    assert 2 * BATCH < timeline.images <= 4 * BATCH, "those of both, while both were watched"
     lanes = {lane.name: lane for lane in timeline.lanes}
-    waits = lanes["process 1 · waits for a batch"]
-    assert lanes["process 0 · accelerator"] is timeline.accelerator
-    assert lanes["process 1 · accelerator"].kind == "stream"
-    # Process 1 waits for its storage, and process 0 for process 1.
-    assert waits.share > 0.5 > lanes["process 1 · all-reduce"].share
-    assert lanes["process 0 · all-reduce"].share > 0.5 > lanes["process 0 · waits for a batch"].share
-    for one in (timeline, first):
-        assert one.stalls.rules == ("run.slowest-process",)
+    first_lane, second_lane = lanes["process 0 · accelerator"], lanes["process 1 · accelerator"]
+    assert first_lane is timeline.accelerator
+    assert second_lane.kind == "stream"
+    # Process 1 waits for its storage, and process 0 for process 1: neither accelerator is busy meanwhile.
+    assert first_lane.share < 0.5
+    assert second_lane.share < 0.5
+    assert timeline.stalls.cause == "other process"
+    assert timeline.stalls.blame == "batch of process 1"
+    assert timeline.stalls.rules == ("run.late-process",)
+    # What is left of the all-reduce is the way of the bytes. Alone, process 0 cannot know that it waited in there.
+    assert lanes["process 0 · all-reduce"].kind == "unit"
+    assert lanes["process 0 · all-reduce"].share < 0.3
+    assert first.stalls.rules == ("run.slowest-process",)
     assert second.accelerator.share < 0.5
     # A sum ends when all are there, and everybody gets it at the same time.
-    ends = [trace.end_ns[trace.select("transfer", kind="script")] for trace in traces]
-    starts = [trace.start_ns[trace.select("transfer", kind="script")] for trace in traces]
+    ends = [trace.end_ns[trace.select("transfer", kind="unit")] for trace in traces]
+    starts = [trace.start_ns[trace.select("transfer", kind="unit")] for trace in traces]
     assert len(ends[0]) == len(ends[1]) == 4
     assert (np.minimum(*ends) >= np.maximum(*starts)).all(), "the clocks of the processes are one"
 

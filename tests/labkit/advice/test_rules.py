@@ -65,7 +65,7 @@ def test_a_sentence_that_goes_on_says_what_comes_next_or_that_more_can_be_said_l
         "prefetch(AUTOTUNE) as the last step, so that both work at once; then map(num_parallel_calls=AUTOTUNE): "
         "DecodeJpeg runs on one thread at a time."
     )
-    busy = advise(replace(alone, needs_cores=True, others=90.0), RULES)
+    busy = advise(replace(alone, needs_cores=True, others="other programs took 1.8 of 2 cores"), RULES)
     assert busy.rules == ("prefetch.last-step", "run.busy")
     assert busy.text.endswith("both work at once. More can be said when other programs leave the cores.")
     assert REFUSAL not in busy.text

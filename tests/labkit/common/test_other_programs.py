@@ -10,7 +10,7 @@ import time
 import pytest
 
 from labkit.common import other_programs
-from labkit.common.other_programs import BUSY, Meter, now, sentence, taken
+from labkit.common.other_programs import BUSY, Meter, now, sentence, taken, took, warning
 
 #: Works for half a second of processor time, however long that takes, then says so.
 WORK = "import time\nwhile time.process_time() < 0.5: pass\nprint('done', flush=True)\n"
@@ -65,10 +65,13 @@ def test_the_work_of_a_process_of_somebody_else_is_not_own():
 
 
 def test_from_a_quarter_of_the_cores_on_the_sentence_says_what_to_do():
-    assert sentence(0.03) == "other programs took 3 % of the cores."
+    assert sentence(0.03) == "Other programs took 3 % of the cores."
+    assert sentence(0.45, 2).startswith("Other programs took 0.9 of 2 cores. From 25 % of the cores on")
+    assert sentence(0.1, 1) == "Other programs took 0.1 of 1 core."
     assert "63 %" in sentence(0.63)
     assert "no verdict" in sentence(0.63)
     assert "no verdict" in sentence(BUSY)
+    assert sentence(None, 2) == sentence(float("nan"), 2) == took(None) == warning(float("nan")) == ""
 
 
 def test_a_watch_gives_a_share_after_its_shortest_time():

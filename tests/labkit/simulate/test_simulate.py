@@ -37,7 +37,7 @@ some_knobs = st.builds(
     cycle_length=st.integers(1, 5), threads=st.one_of(st.none(), st.integers(1, 6)), prefetch=st.integers(0, 3),
     cache_hit=st.sampled_from([0.0, 0.3, 1.0]), latency_ms=st.sampled_from([0.0, 3.0]),
     bandwidth_mb_s=st.sampled_from([None, 20.0]), accelerators=st.integers(1, 3), deterministic=st.booleans(),
-    core_gain=st.sampled_from([1.0, 0.7]),
+    core_gain=st.sampled_from([1.0, 0.7]), map_batches=st.booleans(),
 )  # fmt: skip
 
 
@@ -58,7 +58,8 @@ def test_no_pipeline_is_faster_than_the_least_of_its_limits(costs, knobs):
     bound = min(simulate.limits(costs, knobs).values())
     images = knobs.batch_size * knobs.accelerators
     # The work ahead before the window, and the share of hits in it, may differ a little.
-    ahead = (knobs.prefetch + 2) * knobs.batch_size + 3 * knobs.cycle_length + knobs.map_calls
+    ahead = (knobs.prefetch + 2) * knobs.batch_size + 3 * knobs.cycle_length
+    ahead += knobs.map_calls * (knobs.batch_size if knobs.map_batches else 1)
     slack = 1 + (ahead + 0.1 * 40 * images * (0 < knobs.cache_hit < 1)) / (40 * images)
     assert images / step_ms(costs, knobs, steps=40) * 1e3 <= bound * slack * 1.0001
 
@@ -106,11 +107,13 @@ def test_every_image_is_read_mapped_and_trained_once(costs, knobs, seed):
     draws = DrawnCosts(costs, knobs, 40 * each + 200 * knobs.batch_size, 40 * knobs.accelerators + 200, seed)
     run = draws.run(steps)
     assert len(set(run.arrived)) == len(run.arrived) >= steps * each
-    for work in draws.per_image:
-        taken = {image: end - start for _, image, start, end in work.rows if end < run.clock.now}
+    trained = [batch for batches, *_ in run.taken for batch in batches]
+    for work in draws.mapped:
+        arrived = trained if knobs.map_batches and work in draws.map else run.arrived
+        taken = {element: end - start for _, element, start, end in work.rows if end < run.clock.now}
         assert len({row[1] for row in work.rows}) == len(work.rows)
-        assert {image for image in run.arrived if work.cost_ns(image)} <= {row[1] for row in work.rows}
-        assert all(ns >= work.cost_ns(image) - 1e-3 for image, ns in taken.items())
+        assert {element for element in arrived if work.cost_ns(element)} <= {row[1] for row in work.rows}
+        assert all(ns >= work.cost_ns(element) - 1e-3 for element, ns in taken.items())
     if knobs.deterministic:
         assert run.arrived == list(range(len(run.arrived)))
 
@@ -172,6 +175,17 @@ def test_a_hit_is_neither_opened_nor_read_yet_mapped(share):
     trace = simulate.run(Costs(**STAGES), Knobs(batch_size=32, cache_hit=share, latency_ms=1), steps=8)
     assert len(durations(trace, "decode")) == 256
     assert len(durations(trace, "read")) == len(durations(trace, "open")) == round(256 * (1 - share))
+
+
+@pytest.mark.parametrize("prefetch", [0, 2])
+def test_mapping_whole_batches_takes_the_time_of_batching_and_is_map_work(prefetch):
+    costs, knobs = Costs(read=1, map={"call": 3, "work": 5}, batch=2, train=4), Knobs(batch_size=8, prefetch=prefetch)
+    trace = simulate.run(costs, knobs.changed(map_batches=True), steps=6, warmup=3)
+    assert step_ms(costs, knobs.changed(map_batches=True)) == step_ms(Costs(read=1, batch=2 + 3 + 5, train=4), knobs)
+    assert Timeline(trace).per_image_ms["map"] == pytest.approx((3 + 5) / 8, rel=0.2)
+    assert set(durations(trace, "work").tolist()) == {5_000_000}
+    assert trace.run.graph[-2:] == (f"{trace.run.graph[-3]}::BatchV2", f"{trace.run.graph[-3]}::BatchV2::Map")
+    assert simulate.fit(trace).costs.mean_ms["batch"] == pytest.approx(10, rel=0.05)
 
 
 def test_accelerators_step_together_each_with_a_batch_of_its_own():

@@ -15,7 +15,8 @@ from labkit.timeline.nesting import tracks
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 
 NOW = 1_800_000_000_000_000_000
-KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 2": "pipeline", "gpu": "device", "pool": "host"}
+KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 2": "pipeline", "gpu": "device", "pool": "host",
+         "card": "unit"}  # fmt: skip
 many = settings(
     max_examples=75,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -87,7 +88,7 @@ def test_processes_and_tracks_are_named_and_in_order():
     names = named(events, "process_name")
     assert set(names) == set(process.tolist())
     assert all(number > 10 and name.startswith("before: ") and "(measured)" in name for number, name in names.items())
-    assert sorted(track) == [1, 2, 3, 4, 5]
+    assert sorted(track) == list(range(1, len(KINDS) + 1))
     about = perfetto.about(trace)
     assert about["labkit-origin"] == "measured"
     assert about["labkit-accelerator"] == "modelled V100"

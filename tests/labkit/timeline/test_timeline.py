@@ -15,7 +15,8 @@ from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
 
 NOW = 1_800_000_000_000_000_000
-KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 10": "pipeline", "gpu": "device", "pool": "host"}
+KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 10": "pipeline", "gpu": "device", "pool": "host",
+         "card": "unit"}  # fmt: skip
 many = settings(max_examples=100)
 
 
@@ -175,10 +176,11 @@ def test_copying_into_the_batch_is_the_own_time_of_the_batch_node():
 
 def test_operations_are_those_of_the_work_longest_first():
     rows = Timeline(walk()).operations(2).rows
-    assert rows[0] == ("JPEG", "decode", "9e-06", "72 %")
+    assert rows[0] == ("JPEG", "decode", "9 ns", "72 %")
     assert len(rows) == 2
     everything = Timeline(walk()).operations(100).rows
-    assert sum(float(ms) for _, _, ms, _ in everything) == pytest.approx(sum(Timeline(walk()).per_image_ms.values()))
+    spent = sum(float(time.removesuffix(" ns")) for _, _, time, _ in everything)
+    assert spent == pytest.approx(1e6 * sum(Timeline(walk()).per_image_ms.values()), abs=0.5 * len(everything))
     assert not [kind for _, kind, _, _ in everything if kind in ("iterator", "wait", "train")]
 
 
@@ -216,6 +218,51 @@ def test_the_time_that_the_consumer_spends_elsewhere_is_not_called_waiting():
     assert [g.kind for g in mostly_waiting.gaps] == ["start", "wait", "wait", "wait"]
     assert [g.kind for g in mostly_not.gaps] == ["start", "host", "host", "host"]
     assert [g.step for g in mostly_not.gaps] == [0, 1, 2, 3]
+
+
+def test_a_unit_of_a_device_is_waited_for_and_counts_as_no_thread():
+    ms = 1_000_000
+    rows = ("consumer", "wait", "wait", 0, 8), ("consumer", "step", "train", 8, 10), ("card", "x", "decode", 1, 7)
+    spans = [Span(thread, name, kind, NOW + a * ms, (b - a) * ms, 0) for thread, name, kind, a, b in rows]
+    kinds = ({"consumer": "consumer", "card": kind} for kind in ("unit", "pipeline"))
+    card, thread = (Timeline(Trace.from_spans(spans, one)) for one in kinds)
+    assert [(lane.name, lane.kind) for lane in card.lanes][1] == ("card", "unit")
+    assert card.lanes[1].busy.total_ns == 6 * ms
+    assert thread.work_ns["decode"] == 6 * ms
+    assert not any(card.work_ns.values())
+    assert card.busiest() == []
+    assert card.work_ns_by_name == {}
+    # What it does is as good a reason to wait as the work of a thread, and keeps the pipeline as busy.
+    assert card.causes[0].kind == thread.causes[0].kind == "prep"
+    assert card.overlap_ns == thread.overlap_ns
+    assert card.split == thread.split
+
+
+@pytest.mark.parametrize("real", [False, True])
+def test_an_accelerator_that_waits_for_another_process_in_a_step_is_idle(real):
+    kinds = {"a · consumer": "consumer", "a · accelerator": "device", "b · accelerator": "device", "a · gpu": "device"}
+    rows = [
+        ("a · consumer", "wait for batch", "wait", 0, 10), ("a · consumer", "step", "train", 10, 40),
+        ("a · accelerator", "batch of b", "wait", 20, 35), ("b · accelerator", "batch", "wait", 0, 30),
+        ("b · accelerator", "step", "train", 30, 40),
+    ]  # fmt: skip
+    if real:  # the kernel that adds up runs on the device of whom it has to wait for, and is no work until then
+        rows += [("a · gpu", "conv", "kernel", 10, 20), ("a · gpu", "sum", "kernel", 21, 40)]
+    ms = 1_000_000
+    spans = [Span(*row, NOW + a * ms, (b - a) * ms, -1) for *row, a, b in rows]
+    timeline = Timeline(Trace.from_spans(spans, kinds, accelerator={"kind": "real" if real else "modelled"}))
+    lanes = {lane.name: lane for lane in timeline.lanes}
+    assert timeline.lanes[0] is lanes["a · accelerator"]
+    assert sum(lane.name == "a · accelerator" for lane in timeline.lanes) == 1
+    assert timeline.accelerator.busy.total_ns == 15 * ms
+    assert [(gap.start_ns // ms, gap.length_ns // ms) for gap in timeline.gaps] == [(0, 10), (20, 15)]
+    assert timeline.waits.total_ns == 10 * ms, "it had its batch"
+    assert lanes["b · accelerator"].busy.total_ns == 10 * ms
+    cause = timeline.causes[1]
+    assert (cause.kind, timeline.names[cause.op], timeline.lanes[cause.lane].name) == (
+        "other process", "batch of b", "b · accelerator")  # fmt: skip
+    assert (cause.start_ns, cause.end_ns) == (0, 30 * ms)
+    assert cause.parts["other process"] == 15 * ms
 
 
 def test_lanes_are_ordered_by_kind_and_then_by_number():
@@ -275,14 +322,15 @@ def test_the_picture_and_the_table_of_measures_agree():
 # -- text ----------------------------------------------------------------------
 
 
-def test_text_says_first_where_the_figures_come_from():
+def test_text_says_where_the_figures_come_from_first_in_one_word_then_in_full():
     accelerator = {"name": "V100", "kind": "modelled", "describe": "modelled V100: 195 ms"}
     trace = walk(origin="measured", accelerator=accelerator, host={"cpus": 2}, name="naive")
     lines = str(Timeline(trace)).splitlines()
-    assert lines[0] == "Timeline of 'naive': measured on 2 cores · modelled accelerator V100"
-    assert "modelled V100: 195 ms" in lines[1]
+    assert lines[0].startswith("Timeline of 'naive': measured · accelerator busy 25 %")
+    assert "run measured on 2 cores · modelled accelerator V100" in [" ".join(line.split()) for line in lines]
+    assert any("modelled V100: 195 ms" in line for line in lines)
     held = str(Timeline(walk(origin="measured", accelerator=accelerator, storage="modelled")))
-    assert held.splitlines()[0].endswith("modelled accelerator V100 · modelled storage")
+    assert "modelled accelerator V100 · modelled storage\n" in held
     assert "accelerator not stated" in str(Timeline(walk()))
 
 
