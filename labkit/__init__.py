@@ -67,9 +67,9 @@ def record(dataset: Any, accelerator: Any, **settings: Any) -> Trace:
         As `labkit.recording.recorder.record`.
     """
     from labkit.common import hooks
-    from labkit.recording import recordable, recorder
+    from labkit.recording import recorder
 
-    trace = recorder.record(recordable.recordable(dataset), accelerator, **settings)
+    trace = recorder.record(recorder.recordable(dataset), accelerator, **settings)
     hooks.tell("trace", trace, recorder.figures(trace))
     return trace
 

@@ -137,7 +137,7 @@ def _load() -> Iterator[Finding]:
     watch = other_programs.Meter()
     time.sleep(5 * other_programs.SHORTEST_S)
     share = watch.share()
-    text = other_programs.sentence(share).removesuffix(".") or "this system does not say"
+    text = other_programs.sentence(share, cores()).removesuffix(".") or "this system does not say"
     yield Finding("load", not share >= other_programs.BUSY, text, required=False)
 
 

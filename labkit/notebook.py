@@ -52,7 +52,7 @@ def setup() -> None:
         f"{cores()} cores · {', '.join(names) if names else 'no GPU'} · data in {_short(photos.home())}"
     )
     if (share := watch.share()) >= BUSY:
-        print(f"note: {sentence(share)}")
+        print(f"note: {sentence(share, cores())}")
 
 
 def _short(path: Path) -> str:

@@ -39,6 +39,10 @@ class Table:
         What every line of the text begins with.
     styled : bool
         Whether the HTML says how cells are aligned; a page with a style of its own leaves it out.
+    more : sequence of str and Table
+        What few readers want, such as how the figures were measured: in HTML it is folded, and in text it follows last.
+    more_title : str
+        The line that unfolds it, and that stands above it in text.
 
     Examples
     --------
@@ -56,9 +60,11 @@ class Table:
     rule: bool = False
     indent: str = ""
     styled: bool = True
+    more: Sequence[str | Table] = ()
+    more_title: str = "how this was measured"
 
     def lines(self) -> list[str]:
-        """Return caption, headings, rows and notes as lines of text whose columns are aligned."""
+        """Return caption, headings, rows, notes and what is folded as lines of text whose columns are aligned."""
         right = set(self.right)
         cells = [list(self.head), *map(list, self.rows)] if self.head else list(map(list, self.rows))
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
@@ -68,7 +74,8 @@ class Table:
             body.insert(1, "  ".join("─" * width for width in widths))
         text = [self.indent + line.rstrip() for line in body]
         above = [self.caption] if self.caption else []
-        return [*above, *text, *([""] if self.notes and self.rule else []), *self.notes]
+        below = ["", f"{self.more_title}:", *(line for part in self.more for line in _lines(part))] if self.more else []
+        return [*above, *text, *([""] if self.notes and self.rule else []), *self.notes, *below]
 
     def __str__(self) -> str:
         """Return the table as text."""
@@ -87,7 +94,9 @@ class Table:
         right = set(self.right)
         sides = ["---:" if column in right else "---" for column in range(len(self.head))]
         rows = [f"| {' | '.join(row)} |" for row in (self.head, sides, *self.rows)]
-        return "\n".join([*rows, *(f"\n**{note}**" for note in self.notes)])
+        return "\n".join(
+            [*rows, *(f"\n**{note}**" for note in self.notes), *([f"\n{self._fold()}"] if self.more else [])]
+        )
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook, without colours, so that it suits every theme."""
@@ -100,6 +109,8 @@ class Table:
             side = "right" if column in right else "left"
             # A word joiner on both sides keeps a range on one line of a narrow column.
             words = text if isinstance(text, Html) else escape(text).replace("–", "&#8288;–&#8288;")
+            if tag == "td" and column in right and not isinstance(text, Html):
+                words = words.replace(" ", "&nbsp;")  # a number keeps its unit beside it
             # The name of a row keeps the spaces that it begins with: a tree of names is drawn with them.
             spaces = ";white-space:pre-wrap" if "row" in scope else ""
             return f"<{tag}{scope}{style(f'text-align:{side}{spaces}')}>{words}</{tag}>"
@@ -115,7 +126,20 @@ class Table:
         for row in self.rows:
             first = cell("th", row[0], 0, ' scope="row"')
             parts.append(f"<tr>{first}{''.join(cell('td', t, i) for i, t in enumerate(row[1:], 1))}</tr>")
-        return "".join([*parts, "</tbody></table>", *(f"<div>{escape(note)}</div>" for note in self.notes)])
+        return "".join([*parts, "</tbody></table>", *map(_block, self.notes), self._fold()])
+
+    def _fold(self) -> str:
+        """Return what is folded as HTML, which a browser opens by mouse and by keyboard without a script."""
+        inside = "".join(map(_block, self.more))
+        return f"<details><summary>{escape(self.more_title)}</summary>{inside}</details>" if inside else ""
+
+
+def _lines(part: str | Table) -> list[str]:
+    return ["", *part.lines()] if isinstance(part, Table) else [part]
+
+
+def _block(part: str | Table) -> str:
+    return part._repr_html_() if isinstance(part, Table) else f"<div>{escape(part)}</div>"
 
 
 class Tabular:

@@ -83,16 +83,10 @@ class Choices(Tabular):
         """One row for each choice: its size, its share of the free memory, and whether it fits."""
         free = self.available_bytes
         head = ("cache", "per element", "RAM", f"of {size(free)} free", "fits")
-        rows = [
-            (
-                name,
-                size(e.element_bytes),
-                size(e.bytes),
-                f"{e.bytes / max(1, free):.1%}",
-                "yes" if e.high_bytes <= free * SHARE else "no",
-            )
-            for name, e in self.estimates.items()
-        ]
+        rows = []
+        for name, e in self.estimates.items():
+            fits = "yes" if e.high_bytes <= free * SHARE else "no"
+            rows.append((name, size(e.element_bytes), size(e.bytes), f"{e.bytes / max(1, free):.1%}", fits))
         return Table(head, rows, right=range(1, 5))
 
 

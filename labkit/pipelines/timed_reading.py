@@ -75,18 +75,3 @@ def elements(dataset: Any, each_s: float = math.inf, total_s: float = math.inf) 
         manager.start_cancel()
         while not ready.empty():  # the thread may wait to hand one over
             ready.get_nowait()
-
-
-def for_a_while(dataset: Any, seconds: float) -> Iterator[Any]:
-    """Yield elements for some seconds, and at least one where it comes within ten times as many.
-
-    Raises
-    ------
-    TimeoutError
-        If the time was up before the dataset ended.
-    """
-    end = time.monotonic() + seconds
-    for element in elements(dataset, each_s=10 * seconds):
-        yield element
-        if time.monotonic() > end:
-            raise TimeoutError(f"there are more elements than come in {seconds:g} s")

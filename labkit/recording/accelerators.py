@@ -332,9 +332,7 @@ def _small_network(classes: int) -> Any:
 
     network = keras.Sequential(
         [
-            layers.Conv2D(16, 3, strides=2, activation="relu"),
-            layers.Conv2D(32, 3, strides=2, activation="relu"),
-            layers.Conv2D(64, 3, strides=2, activation="relu"),
+            *(layers.Conv2D(filters, 3, strides=2, activation="relu") for filters in (16, 32, 64)),
             layers.GlobalAveragePooling2D(),
             layers.Dense(classes),
         ],

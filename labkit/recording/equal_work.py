@@ -8,16 +8,18 @@ from labkit.recording.work import INTEGER
 from labkit.timeline.run import BatchPart, Delivered
 
 
-def difference(a: Delivered, b: Delivered) -> str | None:
+def difference(a: Delivered, b: Delivered, noun: str = "image") -> str | None:
     """Return one sentence why two tallies are not equal work, or None.
 
     Parameters
     ----------
     a, b : Delivered
         From `Tally.work`.
+    noun : str
+        What the sentence calls one of the things that they hold.
     """
     if a.images != b.images:
-        return f"different counts: {a.images:,} images in {a.steps} steps against {b.images:,} in {b.steps}"
+        return f"different counts: {a.images:,} {noun}s in {a.steps} steps against {b.images:,} in {b.steps}"
     if a.batch_sizes != b.batch_sizes:
         return f"different batches: {_sizes(a)} against {_sizes(b)}"
     if len(a.components) != len(b.components):
@@ -30,22 +32,22 @@ def difference(a: Delivered, b: Delivered) -> str | None:
         if _layouts(x, y):
             continue
         if x.shape != y.shape:
-            return f"different shapes: component {i} is {_shape(x)} per image against {_shape(y)}"
+            return f"different shapes: component {i} is {_shape(x)} per {noun} against {_shape(y)}"
         # Where both draw their order, each batch is padded to another length: the labels tell whether it is the same.
         if x.digest != y.digest and {a.order, b.order} != {"varies"} and not _another_draw(a, b):
-            return f"different shapes: component {i} is {_shape(x)} per image in both, but not of the same sizes"
+            return f"different shapes: component {i} is {_shape(x)} per {noun} in both, but not of the same sizes"
     one, other = a.sources, b.sources
     if one and other and one.kind == other.kind and one.digest != other.digest:
         return (
-            f"different images: read from {one.count:,} {one.kind} (first {one.first}) "
+            f"different {noun}s: read from {one.count:,} {one.kind} (first {one.first}) "
             f"against {other.count:,} (first {other.first})"
         )
     if bool(a.labels) != bool(b.labels):
-        return "different images: only one of the two has labels that can be compared"
+        return f"different {noun}s: only one of the two has labels that can be compared"
     if a.labels and a.labels.digest != b.labels.digest and not _another_draw(a, b):
         varies = "varies" in (a.order, b.order)
         advice = "; the order varies: measure whole epochs, or shuffle with a seed" if varies else ""
-        return f"different images: the labels of the {a.images:,} images are not the same set{advice}"
+        return f"different {noun}s: the labels of the {a.images:,} {noun}s are not the same set{advice}"
     return None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -20,10 +20,10 @@ from labkit.common.numbers import one_of, whole
 from labkit.common.progress import fast
 from labkit.common.table import Table, Tabular
 from labkit.recording import equal_work
-from labkit.recording.recordable import recordable
-from labkit.recording.recorder import FAST_WARMUP, Plan, figures, middle, rounds_of
-from labkit.timeline.run import Delivered, Measure
+from labkit.recording.recorder import FAST_WARMUP, Plan, figures, middle, recordable, rounds_of
+from labkit.timeline.run import NOUNS, ORIGINS, Delivered, Measure
 from labkit.timeline.trace import Trace
+from labkit.timeline.wording import duration
 
 #: How often a measurement may look whether the verdicts are decided, and stop if they are (`looks`).
 LOOKS = 4
@@ -61,6 +61,10 @@ TOO_FEW = "too few to be sure"
 TOO_BUSY = "no verdict: this machine is busy"
 
 
+#: The last columns of a table whose rows are also compared with the row above each.
+_ABOVE = ("over the row above", "verdict (row above)")
+
+
 @dataclass(frozen=True)
 class Speedup:
     """How many times faster one pipeline is than another.
@@ -75,6 +79,8 @@ class Speedup:
         "faster", "slower", "no measurable difference", or why there is none: "3 of 3 rounds faster, too few to be
         sure", "7 of 11 rounds faster: undecided", one round only, or a busy machine.
     rounds : int
+    beside : str
+        What other programs took, and what follows, where it is too much (`labkit.common.other_programs.sentence`).
     """
 
     median: float
@@ -82,6 +88,7 @@ class Speedup:
     high: float
     verdict: str
     rounds: int
+    beside: str = ""
 
     @property
     def decided(self) -> bool:
@@ -103,9 +110,9 @@ class UnequalWork(ValueError):
     """Two runs did different work, so their speeds cannot be compared."""
 
 
-def _median_of(runs: Sequence[Measure], field_name: str) -> str:
+def _median_of(runs: Sequence[Measure], field_name: str, words: Callable[[float], str]) -> str:
     values = [value for one in runs if (value := getattr(one, field_name)) is not None]
-    return f"{np.median(values):,.{1 if field_name.endswith('image') else 0}f}" if values else "?"
+    return words(float(np.median(values))) if values else "?"
 
 
 def looks(rounds: int, limit: int) -> list[int]:
@@ -184,6 +191,9 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         Whether round i of one name ran beside round i of the others.
     pictures : dict of name to Trace, optional
         Where the rounds were timed without the profiler: one more round each, which the profiler watched.
+    above : bool
+        Whether the table compares each row with the row above it, too, as where each changes one thing. The verdicts
+        are then those of that comparison, and the waits are folded.
 
     Raises
     ------
@@ -196,6 +206,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     works: dict[str, list[Delivered]] = field(default_factory=dict)
     interleaved: bool = True
     pictures: dict[str, Trace] = field(default_factory=dict)
+    above: bool = False
 
     def __post_init__(self) -> None:
         """Check that there are rounds to compare."""
@@ -256,7 +267,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     def difference(self, name: str, over: str | None = None) -> str | None:
         """Return one sentence why two pipelines did unequal work, or None; round by round."""
         for mine, theirs in self._work_pairs(name, over):
-            if reason := equal_work.difference(mine, theirs):
+            if reason := equal_work.difference(mine, theirs, self.noun):
                 return reason
         return None
 
@@ -284,8 +295,9 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         if reason := self.difference(name, over):
             raise UnequalWork(f"{name} and {over} are not comparable: {reason}")
         found = compare_rates(self.rates(name), self.rates(over), paired=self.interleaved)
-        busy = found.rounds > 1 and self.others >= other_programs.BUSY
-        return replace(found, verdict=TOO_BUSY) if busy else found
+        if not self.others >= other_programs.BUSY:
+            return found
+        return replace(found, verdict=TOO_BUSY if found.rounds > 1 else found.verdict, beside=self.beside)
 
     @property
     def decided(self) -> bool:
@@ -298,39 +310,67 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         shares = [t.run.host.others for t in self.traces.values() if t.run.host.others is not None]
         return max(shares, default=math.nan)
 
+    @property
+    def beside(self) -> str:
+        """What other programs took meanwhile, as a sentence; "" if it is not known."""
+        cpus = next((t.run.host.cpus for t in self.traces.values()), None)
+        return other_programs.sentence(self.others, cpus)
+
+    @property
+    def noun(self) -> str:
+        """What one of the things is called that are counted: "image", or "element" where some are no images."""
+        nouns = {trace.run.noun for trace in self.traces.values()}
+        return nouns.pop() if len(nouns) == 1 else NOUNS[1]
+
     def table(self) -> Table:
-        """Return the table: the round with the median images/s and the spread, speed-up over the first row, notes."""
-        first, notes = next(iter(self)), self._notes()
-        tree = ("CPU ms/image", "memory MB") if self.several_kinds else ()
-        head = ("pipeline", "images/s", "step ms", "wait ms", "longest wait ms", "busy %", "first batch ms",
-                *tree, f"speed-up over {first}", "verdict", "equal work")  # fmt: skip
+        """Return the table: speed, wait, speed-up and verdict of each pipeline, warnings below, and the rest folded."""
+        names, (warnings, how) = list(self), self._notes()
+        first = names[0]
+        rate, over = f"{self.noun}s/s", f"speed-up over {first}"
+        head = ("pipeline", rate, over, *_ABOVE) if self.above else ("pipeline", rate, "wait", over, "verdict")
+        rows = []
+        for name, base in zip(names, [first, *(names if self.above else [first] * len(names))], strict=False):
+            one = self[name][middle(self[name])]
+            to_first, verdict = self._compared(name, first)
+            cells = [duration(1e6 * one.wait_ms), to_first, verdict]
+            if self.above:
+                cells = [to_first, *(self._compared(name, base) if name != first else ("", ""))]
+            for other in dict.fromkeys((first, base)):
+                if reason := self.difference(name, other):
+                    warnings.append(f"{name} is not comparable with {other}: {reason}.")
+            rows.append((name, f"{one.images_per_s:,.0f}", *cells))
+        return Table(head, rows, right=(1,) if self.above else (1, 2), notes=warnings, rule=True, more=how)
+
+    def _compared(self, name: str, over: str) -> tuple[str, str]:
+        """Return speed-up and verdict of a pipeline as the table has them."""
+        if name == over:
+            return "reference", ""
+        if self.difference(name, over):
+            return "", "not comparable"
+        found = self.speedup(name, over)
+        return found.ratio, found.verdict
+
+    def _details(self) -> Table:
+        """Return the other figures of each pipeline: of the median round, but for first batches and processes."""
+        first, tree = next(iter(self)), self.several_kinds
+        wait = ("wait",) if self.above else ()  # which stands above else
+        head = ("pipeline", f"{self.noun}s/s in all rounds", "step", *wait, "longest wait", "busy", "first batch",
+                *((f"CPU/{self.noun}", "memory") if tree else ()), "equal work")  # fmt: skip
         rows = []
         for name, runs in self.items():
-            rates = self.rates(name)
-            firsts = [m.first_batch_ms for m in runs if m.first_batch_ms is not None]
-            reason = self.difference(name)
-            if reason:
-                notes.append(f"{name} is not comparable with {first}: {reason}.")
-            if name == first:
-                compared = "reference", "", ""
-            elif reason:
-                compared = "", "not comparable", self.equal_work(name)
-            else:
-                speedup = self.speedup(name)
-                compared = speedup.ratio, speedup.verdict, self.equal_work(name)
-            one = runs[middle(runs)]
-            rows.append([
+            one, rates = runs[middle(runs)], self.rates(name)
+            times = one.step_ms, *([one.wait_ms] if wait else []), one.longest_wait_ms
+            rows.append((
                 name,
-                f"{one.images_per_s:,.0f}" + (f" ({min(rates):,.0f}–{max(rates):,.0f})" if len(rates) > 1 else ""),
-                f"{one.step_ms:,.1f}",
-                f"{one.wait_ms:,.1f}",
-                f"{one.longest_wait_ms:,.1f}",
-                f"{100 * one.busy:.0f}",
-                f"{np.median(firsts):,.0f}" if firsts else "?",
-                *(_median_of(runs, name) for name in ("cpu_ms_per_image", "memory_mb") if tree),
-                *compared,
-            ])  # fmt: skip
-        return Table(head, rows, right=range(2, 7 + len(tree)), notes=notes, rule=True)
+                f"{min(rates):,.0f}–{max(rates):,.0f}" if len(rates) > 1 else f"{rates[0]:,.0f}",
+                *(duration(1e6 * ms) for ms in times),
+                f"{100 * one.busy:.0f} %",
+                _median_of(runs, "first_batch_ms", lambda ms: duration(1e6 * ms)),
+                *((_median_of(runs, "cpu_ms_per_image", lambda ms: duration(1e6 * ms)),
+                   _median_of(runs, "memory_mb", lambda mb: f"{mb:,.0f} MB")) if tree else ()),
+                self.equal_work(name) if name != first else "",
+            ))  # fmt: skip
+        return Table(head, rows, right=range(1, len(head) - 1), rule=True)
 
     @property
     def several_kinds(self) -> bool:
@@ -355,32 +395,34 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
                 words = words if apart[1] else "are the same"
                 yield f"{name}: the pixels of its first photos {words} (beside {first})."
 
-    def _notes(self) -> list[str]:
-        """Return the lines under the table: how it was measured, and what to keep in mind."""
+    def _notes(self) -> tuple[list[str], list[str | Table]]:
+        """Return the warnings under the table, and what is folded: how it was measured, and the other figures."""
         count = len(next(iter(self.rounds.values())))
-        how = "interleaved rounds" if self.interleaved else "repeats, pipelines one after the other"
-        notes = ["figures of one round; step and wait are means."]
+        rounds = "interleaved rounds" if self.interleaved else "repeats, pipelines one after the other"
+        how: list[str | Table] = ["figures of one round; step and wait are means."]
         if count > 1:
-            notes = [f"figures of the median round (lowest to highest) of {count} {how}; step and wait are means."]
+            how = [f"figures of the median round of {count} {rounds}; step and wait are means."]
             interval = f", with its {100 * LEVEL:g} % interval" if count >= ROUNDS else ""
-            notes.append(f"speed-up: the median of the ratios of the single rounds{interval}.")
-        origins = {t.run.origin for t in self.traces.values()}
+            how.append(f"speed-up: the median of the ratios of the single rounds{interval}.")
         consumers = {n: t.run.accelerator.describe for n, t in self.traces.items()}
         if len(set(consumers.values())) == 1:
             consumers = {"": next(iter(consumers.values()))}
-        notes += [f"accelerator{f' of {n}' if n else ''}: {c}." for n, c in consumers.items() if c]
-        notes += [f"runs are {' and '.join(sorted(origins))}."] if origins else []
+        how += [f"accelerator{f' of {n}' if n else ''}: {c}." for n, c in consumers.items() if c]
+        origins = sorted({t.run.origin for t in self.traces.values()})
+        warnings = [f"runs are {' and '.join(origins)}."] if ORIGINS[1] in origins else []
+        how += ["runs are measured."] if origins == [ORIGINS[0]] else []
         if self.pictures:
-            notes.append("timed without the profiler; the pictures show one more round, which the profiler slows down.")
-        notes += self._loader_notes() if self.several_kinds else []
+            how.append("timed without the profiler; the pictures show one more round, which the profiler slows down.")
+        how += self._loader_notes() if self.several_kinds else []
         for name, trace in self.traces.items():
             if note := trace.run.profiler.note:
-                notes.append(f"{name}: {note}")
-        if taken := other_programs.sentence(self.others):
-            notes.append(taken)
+                warnings.append(f"{name}: {note}")
+        if taken := self.beside:
+            (warnings if self.others >= other_programs.BUSY else how).append(taken)
         if any(self.equal_work(n) == "counts only" for n in list(self)[1:]):
-            notes.append("counts only: nothing in the batches identifies an image (no labels, no named files).")
-        return notes
+            known = f"nothing in the batches identifies an {self.noun}"
+            how.append(f"counts only: {known} (no labels, no named files).")
+        return warnings, [*how, self._details()]
 
 
 def measure(

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
+from labkit.common.other_programs import processor_seconds
 from labkit.timeline.run import Tree
 
 #: Between two samples. Both clocks take about a microsecond, and a thread that wakes up some ten.
@@ -137,20 +138,6 @@ def _of_each_thread(processes: Iterable[int], what: str) -> Iterator[tuple[str, 
         for thread in Path(f"/proc/{process}/task").glob("*"):
             with contextlib.suppress(OSError):  # a thread may end meanwhile
                 yield thread.name, (thread / what).read_text()
-
-
-def processor_seconds(children: Iterable[psutil.Process] | None = None) -> float:
-    """Return the seconds of the processor that this process and all that it started, or `children`, have taken so far.
-
-    Those of processes that have ended count from the moment at which they were waited for.
-    """
-    ended = os.times()
-    total = time.process_time() + ended.children_user + ended.children_system
-    for child in psutil.Process().children(recursive=True) if children is None else children:
-        with contextlib.suppress(psutil.Error):
-            times = child.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
 
 
 def tree(before: float) -> Tree:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from labkit.common import hooks
 from labkit.common.environment import POOL, cores
 from labkit.common.numbers import whole
 from labkit.common.other_programs import Meter
@@ -179,10 +180,15 @@ class Plan:
         """Return what is driven, and what watches it where that is not the profiler of this process alone."""
         return (dataset, None) if is_dataset(dataset) else dataset.watched(self.steps, self.warmup, spans)
 
-    def facts(self) -> Accelerator:
-        """Return what a trace says about its accelerator."""
+    def facts(self, run: Drive, name: str | None) -> dict[str, Any]:
+        """Return what each trace of a drive says, with the profiler or without."""
         one = self.accelerator
-        return Accelerator(one.name, one.kind, one.source, one.describe())
+        return {
+            "name": name,
+            "accelerator": Accelerator(one.name, one.kind, one.source, one.describe()),
+            "warmup": self.warmup,
+            **{fact: getattr(run, fact) for fact in ("batch_size", "first_batch_ns", "work", "noun", "tree")},
+        }
 
     def timed(self, dataset: Any, name: str | None, tick: Callable[[], Any]) -> Trace:
         """Time one repeat without the profiler: a trace of the consumer alone."""
@@ -198,16 +204,10 @@ class Plan:
             label=_label(name), max_events=None, on_step=see, watch=watch,
         )  # fmt: skip
         return consumer(np.array(stamps, np.int64)).with_run(
-            name=name,
-            accelerator=self.facts(),
-            batch_size=run.batch_size,
+            **self.facts(run, name),
             steps=run.steps,
-            warmup=self.warmup,
             images=run.images,
-            first_batch_ns=run.first_batch_ns,
             window_ns=(stamps[0][0], stamps[-1][2]),
-            work=run.work,
-            tree=run.tree,
             loader=None if watch is None else watch.loader,
             profiler=Profile(note=" ".join(_ended(run, self.steps)) or None),
         )
@@ -240,17 +240,25 @@ class Plan:
         trace = trace.slice(*trace.window_ns)
         sentences = [*notes(run, trace, self.steps), *(watch.notes if watch is not None else ())]
         return trace.with_run(
-            name=name,
-            accelerator=self.facts(),
-            batch_size=run.batch_size,
-            warmup=self.warmup,
-            first_batch_ns=run.first_batch_ns,
+            **self.facts(run, name),
             options=changed(dataset) if watch is None else {},
-            work=run.work,
-            tree=run.tree,
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
             profiler=replace(trace.run.profiler, note=" ".join(sentences) or None),
         )
+
+
+def recordable(dataset: Any) -> Any:
+    """Return what a recording drives: a dataset of tf.data, or what knows how to be ``watched``, as it is.
+
+    Anything else becomes what the first driver of the group ``labkit_drivers`` makes of it that returns not None. What
+    nobody knows is returned as it is, and refused where it is recorded.
+    """
+    if is_dataset(dataset) or hasattr(dataset, "watched"):
+        return dataset
+    for driver in hooks.provided("labkit_drivers"):
+        if (driven := driver(dataset)) is not None:
+            return driven
+    return dataset
 
 
 def figures(trace: Trace) -> Measure:
@@ -323,7 +331,7 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
     images : int or None
         Images of these steps.
     """
-    sampled = np.array(run.samples, np.int64).reshape(-1, 2)
+    sampled = np.array(run.sampler.samples, np.int64).reshape(-1, 2)
     window = int(stamps[0, 0]), int(stamps[-1, 2])
     watched = run.spans.where(~run.spans.select(kind="consumer"))
     trace = Trace.merge(consumer(stamps), watched)
@@ -339,9 +347,9 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
         processor=ProcessorTime(
             tuple(unix(sampled[:, 0], run.clock).tolist()),
             tuple(sampled[:, 1].tolist()),
-            run.queued_ns,
-            tuple(ThreadTime(*times) for times in run.threads),
-            run.consumer_ns,
+            run.sampler.queued_ns,
+            tuple(ThreadTime(*times) for times in run.sampler.threads),
+            run.sampler.consumer_ns,
         ),
         profiler=Profile(
             events=events,
@@ -397,7 +405,7 @@ def notes(run: Drive, trace: Trace, steps: int | None) -> Iterator[str]:
         )
     cost_ns, cpu_ns = events * EVENT_NS, run.cpu_ns * watched / run.steps
     if cost_ns > DISTORTS * cpu_ns and cost_ns > NOTICED * trace.span_ns:
-        per = f"{events / run.window_images:.0f} events per image" if run.window_images else f"{events:,} events"
+        per = f"{events / run.window_images:.0f} events per {run.noun}" if run.window_images else f"{events:,} events"
         yield (
             f"recording distorts this pipeline: {per} of about "
             f"{EVENT_NS / 1e3:.1f} µs each are some {min(1.0, cost_ns / max(1, cpu_ns)):.0%} of its CPU time; "

@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from labkit.pipelines import structure
-from labkit.timeline.run import BatchPart, Delivered, LabelSet, SourceSet
+from labkit.timeline.run import NOUNS, BatchPart, Delivered, LabelSet, SourceSet
 
 _LABEL_BYTES = 64  # a component up to this size per image can be a label
 _ONE_HOT_CLASSES = 1024
 _HISTOGRAM_LABELS = 1024  # more distinct labels than this are counted by digest alone
 _MEMORY_ROWS, _MEMORY_BYTES = 100_000, 64 << 20  # larger arrays in memory are not hashed
 _COLOURS = (1, 3, 4)
+_ENCODED = (b"\xff\xd8\xff", b"\x89PNG")  # how the bytes of a JPEG and of a PNG file begin
 _SMALLEST = 16  # an array of three dimensions is taken for an image from this height and width on
 INTEGER = ("int", "uint")
 _REORDERS = ("Shuffle", "Interleave", "Random")
@@ -59,6 +60,31 @@ def count_images(batch: Any, stated: int | None = None) -> int:
         If there is no component, it is a single value, or neither the batch nor the loader tells the number.
     """
     return _opened(batch, stated).images
+
+
+def noun(batch: Any) -> str:
+    """Return what one of the things in `batch` is called, "image" or "element".
+
+    They are images where a component holds pixels (uint8 or floats, of three dimensions or more for each of them, with
+    one, three or four colours last, or first), photos of PIL, or the bytes of JPEG or PNG files.
+
+    Parameters
+    ----------
+    batch : tensor, array, spec, or tuple, list or dict of them
+    """
+    return NOUNS[0] if any(map(_is_photos, _components(batch))) else NOUNS[1]
+
+
+def _is_photos(component: Any) -> bool:
+    """Tell whether a component of a batch holds photos, as `noun` says."""
+    dims, dtype = _dims(component), _dtype(component)
+    if len(dims) > 3:
+        return dtype.startswith(("uint8", "float", "bfloat")) and bool({dims[-1], dims[-3]} & set(_COLOURS))
+    if len(dims) == 1 and dtype in ("string", "object"):
+        values = _array(component)
+        first = values.flat[0] if values is not None and values.size else b""
+        return isinstance(first, bytes) and first.startswith(_ENCODED)
+    return type(component).__module__.startswith("PIL.")
 
 
 def check_batched(batch: Any, stated: int | None = None) -> bool:
@@ -155,9 +181,16 @@ def _is_image(dims: tuple[int | None, ...]) -> bool:
 def _dims(component: Any) -> tuple[int | None, ...]:
     """Return the shape of a component; what has none, as a photo of PIL, is taken for a single value.
 
-    Nor is a nested tensor of PyTorch asked: its sizes are none that can be compared.
+    Nor is a nested tensor of PyTorch asked: its sizes are none that can be compared. A spec may know no rank.
     """
-    return () if getattr(component, "is_nested", False) else tuple(getattr(component, "shape", ()))
+    shape = () if getattr(component, "is_nested", False) else getattr(component, "shape", ())
+    return () if getattr(shape, "rank", 0) is None else tuple(shape)
+
+
+def _dtype(component: Any) -> str:
+    """Return the name of a component's dtype; PyTorch's types have no name, and that of their module in front."""
+    dtype = getattr(component, "dtype", None)
+    return getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
 
 
 def _components(batch: Any) -> Iterator[Any]:
@@ -266,9 +299,7 @@ class Tally:
         self._kinds += [Counter() for _ in components[len(self._kinds) :]]
         labels = []
         for component, shape, kinds in zip(components, dims, self._kinds, strict=False):
-            dtype = getattr(component, "dtype", None)
-            # PyTorch's types have no name, and the names of NumPy's behind a dot.
-            kinds[getattr(dtype, "name", None) or str(dtype).removeprefix("torch."), shape[1:]] += 1
+            kinds[_dtype(component), shape[1:]] += 1
             if (part := _labels(component, shape, images)) is not None:
                 labels.append(part)
         if labels:

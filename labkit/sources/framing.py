@@ -114,38 +114,33 @@ def scan(path: str | os.PathLike[str], compression: str = "") -> Iterator[Record
         if not size:
             yield Record(0, 0, b"", "the file is empty")
         elif not compression:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
-                yield from _records(_Mapped(whole), size)
+            with _Mapped(file.fileno(), 0, access=mmap.ACCESS_READ) as source:
+                yield from _records(source, size)
         else:
             yield from _records(_Deflated(file, _HEADERS[compression]), size * _DEFLATE_LIMIT)
 
 
-def _announces(start: bytes) -> bool:
-    """Return whether these bytes are the head of a record."""
-    return len(start) == HEAD and checksum(start[:8]) == start[8:]
+def _at(source: _Mapped | _Deflated, byte: int) -> tuple[bytes, str, int]:
+    """Return the payload of the record at a byte, what is wrong with it, and how long it is; 0 where nobody knows."""
+    head = source.get(byte, HEAD)
+    length = int.from_bytes(head[:8], "little")
+    if len(head) < HEAD:
+        return b"", f"{len(head)} bytes at the end, too few for a record", 0
+    if checksum(head[:8]) != head[8:]:
+        return b"", "the length is damaged", 0
+    body = source.get(byte + HEAD, length + 4)
+    if len(body) < length + 4:
+        return b"", f"cut short: {len(body):,} of {length + 4:,} bytes are there", 0
+    if checksum(body[:length]) != body[length:]:
+        return b"", "the payload is damaged", length + AROUND
+    return body[:length], "", length + AROUND
 
 
 def _records(source: _Mapped | _Deflated, limit: int) -> Iterator[Record]:
     """Walk from record to record; after a fault, search for the next whole one."""
     index = byte = 0
-    while True:
-        head = source.get(byte, HEAD)
-        if not head:
-            break
-        fault, payload, step = "", b"", 0
-        length = int.from_bytes(head[:8], "little")
-        if len(head) < HEAD:
-            fault = f"{len(head)} bytes at the end, too few for a record"
-        elif checksum(head[:8]) != head[8:]:
-            fault = "the length is damaged"
-        else:
-            body = source.get(byte + HEAD, length + 4)
-            if len(body) < length + 4:
-                fault = f"cut short: {len(body):,} of {length + 4:,} bytes are there"
-            else:
-                payload, step = body[:length], length + AROUND
-                if checksum(payload) != body[length:]:
-                    fault, payload = "the payload is damaged", b""
+    while source.get(byte, HEAD):
+        payload, fault, step = _at(source, byte)
         after = byte + step if step else _next(source, byte + 1, limit)
         if fault and not byte and after is None and not source.broken:
             fault = "this is not a TFRecord file"
@@ -168,25 +163,19 @@ def _next(source: _Mapped | _Deflated, byte: int, limit: int) -> int | None:
         heads = np.lib.stride_tricks.sliding_window_view(np.frombuffer(window, np.uint8), HEAD)
         lengths, sums = (np.ascontiguousarray(heads[:, a:b]).view(f"<u{b - a}").ravel() for a, b in ((0, 8), (8, HEAD)))
         for start in np.flatnonzero((lengths <= limit) & ((lengths > 0) | (sums == empty))).tolist():
-            if _announces(window[start : start + HEAD]):
-                length = int(lengths[start])
-                body = source.get(byte + start + HEAD, length + 4)
-                if len(body) == length + 4 and checksum(body[:length]) == body[length:]:
-                    return byte + start
+            if not _at(source, byte + start)[1]:
+                return byte + start
         byte += len(heads)
     return None
 
 
-class _Mapped:
+class _Mapped(mmap.mmap):
     """Bytes of a mapped file."""
 
     broken = ""
 
-    def __init__(self, whole: mmap.mmap) -> None:
-        self._whole = whole
-
     def get(self, byte: int, count: int) -> bytes:
-        return self._whole[byte : byte + count]
+        return self[byte : byte + count]
 
 
 class _Deflated:

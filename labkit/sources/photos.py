@@ -186,11 +186,7 @@ def load(
     return _photos(folder.resolve().name, *photo_folder.scan(folder, progress))
 
 
-def prepare(
-    scale: str | None = None,
-    home: str | os.PathLike[str] | None = None,
-    progress: bool = True,
-) -> Photos:
+def prepare(scale: str | None = None, home: str | os.PathLike[str] | None = None, progress: bool = True) -> Photos:
     """Make the lab's photos, check every byte of what is there, and pack them for TFDS.
 
     After it ``tfds.load("lab_photos", data_dir=home)`` works, offline and without labkit. Where

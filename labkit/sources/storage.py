@@ -24,7 +24,11 @@ import numpy as np
 from labkit.common.numbers import number, one_of
 
 #: What requests that run at the same time share.
-SHARED = ("nothing", "bandwidth", "device")
+SHARED = {
+    "nothing": "for each request on its own",
+    "bandwidth": "shared by all requests",
+    "device": "one request at a time",
+}
 
 _LONGEST_MS = 3_600_000
 
@@ -84,12 +88,7 @@ class Storage:
         if not self._holds:
             return f"{self.name}: the real file, nothing added ({self.source})"
         rate = "no bandwidth limit" if math.isinf(self.bandwidth_mb_s) else f"{self.bandwidth_mb_s:g} MB/s"
-        share = {
-            "nothing": "for each request on its own",
-            "bandwidth": "shared by all requests",
-            "device": "one request at a time",
-        }[self.shared]
-        return f"modelled {self.name}: {self.latency_ms:g} ms + {rate} {share} (source: {self.source})"
+        return f"modelled {self.name}: {self.latency_ms:g} ms + {rate} {SHARED[self.shared]} (source: {self.source})"
 
     @property
     def _holds(self) -> bool:

@@ -155,10 +155,8 @@ def find(source: str, places: list[Path]) -> Path | None:
         configs = sorted({p.parent.name for p in found if p.parent != root})
         wanted = config or _default_config(root, configs)
         if wanted is None and len(configs) > 1:
-            raise ValueError(
-                f"{name!r} has several configurations in {place}; name one: "
-                + ", ".join(f"{name}/{c}" for c in configs)
-            )
+            named = ", ".join(f"{name}/{c}" for c in configs)
+            raise ValueError(f"{name!r} has several configurations in {place}; name one: {named}")
         found = [p for p in found if p.parent == (root / wanted if wanted else root)]
         if found:
             return max(found, key=lambda p: [int(n) for n in p.name.split(".")])

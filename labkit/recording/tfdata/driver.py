@@ -30,12 +30,14 @@ import psutil
 
 from labkit.common.errors import error_text, os_sentence
 from labkit.common.files import new_folder
-from labkit.recording.processor_clock import Sampler, processor_seconds, tree
+from labkit.common.other_programs import processor_seconds
+from labkit.recording.processor_clock import Sampler, tree
 from labkit.recording.tfdata import xplane
 from labkit.recording.work import (
     Tally,
     check_batched,
     count_images,
+    noun,
     padded_share,
     sample,
     settings,
@@ -94,11 +96,10 @@ class Drive:
         What the profiler saw in the window.
     one_image : bool
         Whether the first batch has the shape of a single image.
-    samples : list of (int, int)
-    queued_ns : int or None
-    threads : list of (int, int, int)
-    consumer_ns : int or None
-        Of the window, see `labkit.recording.processor_clock.Sampler`.
+    noun : str
+        What one of the things in the first batch is called, see `labkit.recording.work.noun`.
+    sampler : labkit.recording.processor_clock.Sampler
+        Of the window.
     clock : list of (int, int)
         At both ends of the window: the counter, and what must be added to it for the Unix clock.
     tree : Tree
@@ -117,10 +118,8 @@ class Drive:
     window_images: int = 0
     spans: Trace | None = None
     one_image: bool = False
-    samples: list[tuple[int, int]] = field(default_factory=list)
-    queued_ns: int | None = None
-    threads: list[tuple[int, int, int]] = field(default_factory=list)
-    consumer_ns: int | None = None
+    noun: str = "image"
+    sampler: Sampler = field(default_factory=Sampler)
     clock: list[tuple[int, int]] = field(default_factory=list)
     tree: Tree | None = None
 
@@ -134,10 +133,6 @@ class Interrupts:
         """Raise the interrupt that came."""
         if self.came:
             raise KeyboardInterrupt
-
-    def forget(self) -> None:
-        """Take an interrupt for dealt with: the reader did not send it."""
-        self.came = False
 
 
 @contextlib.contextmanager
@@ -308,7 +303,7 @@ class ProfilerWindow:
     """
 
     def __init__(self, run: Drive, session: Any, sampler: Sampler, keep: str | os.PathLike[str] | None = None) -> None:
-        self.run, self.session, self.sampler, self.keep = run, session, sampler, keep
+        self.run, self.session, self.run.sampler, self.keep = run, session, sampler, keep
         self._most_bytes, self._process = math.inf, psutil.Process()
 
     @property
@@ -321,14 +316,12 @@ class ProfilerWindow:
         self.session.start()
         self._most_bytes = self._process.memory_info().rss + most_bytes
         self.run.clock.append(_clock_offset())
-        self.sampler.start()
+        self.run.sampler.start()
 
     def close(self) -> None:
         """Take the profile; errors as in `Session.stop`."""
         self.run.clock.append(_clock_offset())
-        self.sampler.stop()
-        self.run.samples, self.run.queued_ns = self.sampler.samples, self.sampler.queued_ns
-        self.run.threads, self.run.consumer_ns = self.sampler.threads, self.sampler.consumer_ns
+        self.run.sampler.stop()
         self.run.spans = self.session.stop(self.keep)
 
 
@@ -376,8 +369,8 @@ def drive(
         If it came, even where Python forgets it: see `keeping_interrupts`.
     """
     session = Session() if watch is None else watch
-    with keeping_interrupts() as raise_interrupt, session, session.sampler as sampler:
-        driver = _Driver(dataset, accelerator, steps, warmup, label, session, sampler, raise_interrupt, keep)
+    with keeping_interrupts() as raise_interrupt, session, session.sampler:
+        driver = _Driver(dataset, accelerator, steps, warmup, label, session, raise_interrupt, keep)
         try:
             if max_events is not None:
                 session.first()
@@ -446,7 +439,6 @@ class _Driver:
     warmup: int
     label: str
     session: Any
-    sampler: Sampler
     raise_interrupt: Interrupts
     keep: str | os.PathLike[str] | None = None
     iterator: Any = None
@@ -471,7 +463,7 @@ class _Driver:
         except KeyboardInterrupt:
             if (stopped := getattr(self.session, "stopped", None)) is None:
                 raise
-            self.raise_interrupt.forget()
+            self.raise_interrupt.came = False  # the reader did not send it
             raise RecordingError(f"{self.label} stopped at {where}: {stopped}") from None
 
     def step(self, batch: Any) -> None:
@@ -506,6 +498,7 @@ class _Driver:
         try:
             self.run.batch_size = count_images(batch, self.stated)
             self.run.one_image = check_batched(batch, self.stated)
+            self.run.noun = noun(batch)
             self.seen = {"padded": padded_share(self.dataset, batch), "pixels": sample(batch), **settings(self.dataset)}
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
@@ -534,7 +527,7 @@ class _Driver:
     def window(self, first: int, last: int, on_step: Callable[[int, int, int, int], Any]) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
         steps, run, mark, tally = self.steps, self.run, self.session.mark, Tally(self.dataset, self.stated)
-        self.watched = watched = ProfilerWindow(run, self.session, self.sampler, self.keep)
+        self.watched = watched = ProfilerWindow(run, self.session, self.session.sampler, self.keep)
         clock, cpu = time.perf_counter_ns, time.process_time_ns
         number = 0
         lost = pause = (0, 0)

@@ -6,15 +6,17 @@ import gc
 import math
 import re
 import weakref
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from labkit.common.table import Table
 from labkit.recording import measures
 from labkit.recording.measures import NO_DIFFERENCE, TOO_BUSY, Measures, UnequalWork, compare_rates
-from labkit.timeline.run import Host
+from labkit.timeline.run import Accelerator, Host
 from labkit.timeline.trace import Span, Trace
 
 MS = 1_000_000
@@ -217,6 +219,83 @@ def rounds(rate, count=5, noise=0.02, seed=0, **keywords):
     }) for p in periods]  # fmt: skip
 
 
+def folded(table):
+    """Return the other figures of each row of a table of measures, by name and heading."""
+    (details,) = (part for part in table.table().more if isinstance(part, Table))
+    return {row[0]: dict(zip(details.head, row, strict=True)) for row in details.rows}
+
+
+@pytest.mark.parametrize("above", [False, True])
+@pytest.mark.parametrize("count", [1, 2, 5, 11])
+@pytest.mark.parametrize("others", [0.0, 0.9])
+def test_a_table_of_measures_has_five_columns_that_fit_beside_the_sidebar_of_a_window_of_900_pixels(
+    above, count, others
+):
+    """In HTML a cell breaks between words, but for numbers and their units, so the longest word says how wide it is."""
+    names = ("naive, tf.data's defaults", "prefetch(AUTOTUNE)", "parallel interleave")
+    host = Host(cpus=2, others=others)
+    traces = {
+        name: [t.with_run(host=host) for t in rounds(rate, count, seed=rate)]
+        for name, rate in zip(names, (100, 1234, 1250), strict=True)
+    }
+    table = replace(Measures.from_traces(traces), above=above).table()
+    assert len(table.head) == 5
+    assert table.head[0] == "pipeline"
+    assert table.head[-1].startswith("verdict")
+    columns = list(zip(*table.rows, strict=True))
+    broken = [column if i in table.right else [word for cell in column for word in cell.split()]
+              for i, column in enumerate(columns)]  # fmt: skip
+    longest = [max(map(len, [*head.split(), *words])) for head, words in zip(table.head, broken, strict=True)]
+    letter, padding, area = 7, 13, 520  # pixels: the widest digits, both sides of a cell, the area of outputs
+    assert sum(longest) * letter + len(longest) * padding <= area
+
+
+def test_what_warns_does_not_fold_and_how_it_was_measured_does():
+    note, busy = "the profiler itself distorts this run", "close other programs"
+    base = {"profiler": {"note": note}, "host": {"cpus": 2, "others": 0.9}, "accelerator": {"describe": "a V100"}}
+    found = Measures.from_traces({"a": rounds(300, **base), "b": rounds(600, **base, work=WORK | {"images": 160})})
+    above, below = found._repr_html_().split("<details>")
+    for words in (note, busy, "not comparable with a"):
+        assert words in above
+        assert words not in below
+    for words in ("interleaved rounds", "a V100", "longest wait", "equal work"):
+        assert words in below
+        assert words not in above
+    quiet = Measures.from_traces({"a": rounds(300, host={"cpus": 2, "others": 0.1})})
+    assert "0.2 of 2 cores" in quiet._repr_html_().split("<details>")[1]
+
+
+def test_a_wait_has_the_unit_of_its_size():
+    for ms, words in ((1234, "1,234 ms"), (12.34, "12.3 ms"), (0.0042, "4.20 µs"), (0, "0 ms")):
+        found = Measures.from_traces({"a": [run(wait_ms=ms)]})
+        assert found.table().rows[0][2] == folded(found)["a"]["longest wait"] == words
+        assert "0.00" not in str(found)
+
+
+def test_rows_that_follow_each_other_are_compared_with_the_row_above_too():
+    found = Measures.from_traces({n: rounds(r, seed=r) for n, r in (("naive", 300), ("two", 600), ("three", 400))})
+    table = replace(found, above=True).table()
+    assert table.head[2:4] == ("speed-up over naive", "over the row above")
+    assert table.rows[0][2:] == ("reference", "", "")
+    assert table.rows[2][2:] == (found.speedup("three").ratio, found.speedup("three", over="two").ratio, "slower")
+    assert found.table().rows[2][4] == "faster"
+
+
+def test_the_noun_is_that_of_all_runs_and_no_image_is_counted_where_there_is_none():
+    """A pipeline of rows is compared, explained and refused without a word of images."""
+    unequal = {name: [t.with_run(noun="element", accelerator=Accelerator("m", "modelled", None, "a V100"))
+                      for t in rounds(rate, work=work)]
+               for name, rate, work in (("rows", 300, WORK), ("half", 600, WORK | {"images": 160}),
+                                        ("alike", 300, WORK | {"labels": None}))}  # fmt: skip
+    found = Measures.from_traces(unequal)
+    assert found.table().head[1] == "elements/s"
+    assert "160 elements in 10 steps" in str(found)
+    for words in (str(found), found._repr_html_(), found.difference("half")):
+        assert "image" not in words
+    mixed = Measures.from_traces({"photos": rounds(300), "rows": unequal["rows"]})
+    assert (mixed.noun, Measures.from_traces({"photos": rounds(300)}).noun) == ("element", "image")
+
+
 def test_the_table_shows_medians_spread_and_a_verdict_for_equal_work():
     v100 = {"kind": "modelled", "describe": "modelled V100"}
     table = Measures.from_traces(
@@ -226,14 +305,17 @@ def test_the_table_shows_medians_spread_and_a_verdict_for_equal_work():
             "same": rounds(300, seed=3, noise=0.005, accelerator=v100),
         }
     )
-    lines = str(table).splitlines()
-    assert "speed-up over naive" in lines[0]
-    assert "reference" in lines[2]
-    assert "faster" in lines[3]
-    assert lines[3].endswith("yes")
-    assert NO_DIFFERENCE in lines[4]
-    assert "800" in lines[2]
-    assert "?" in lines[3]
+    assert table.table().head == ("pipeline", "images/s", "wait", "speed-up over naive", "verdict")
+    naive, prefetch, same = table.table().rows
+    assert naive[3:] == ("reference", "")
+    assert prefetch[3:] == (table.speedup("prefetch").ratio, "faster")
+    assert same[4] == NO_DIFFERENCE
+    lines, details = str(table).splitlines(), folded(table)
+    assert all(words in lines[2] for words in naive)
+    assert details["naive"]["first batch"] == "800.0 ms"
+    assert details["prefetch"]["first batch"] == "?"
+    assert details["prefetch"]["equal work"] == "yes"
+    assert details["prefetch"]["images/s in all rounds"] in "\n".join(lines[lines.index("how this was measured:") :])
     assert "modelled V100" in str(table)
     assert "runs are measured" in str(table)
     assert repr(table) == str(table)
@@ -247,14 +329,14 @@ def test_a_row_adds_up_with_its_neighbours():
         spans += [Span("consumer", "wait", "wait", t, wait, i), Span("consumer", "step", "train", t + wait, 30 * MS, i)]
         t += wait + 30 * MS
     late = Trace.from_spans(spans, kinds={"consumer": "consumer"}, batch_size=32, window_ns=(T0, t))
-    head, _, row, *_ = str(Measures.from_traces({"a": [late]})).splitlines()
-    head, row = (re.split(r"\s{2,}", line.strip()) for line in (head, row))
-    cells = dict(zip(head, row, strict=False))
-    step, wait, longest = (float(cells[name]) for name in ("step ms", "wait ms", "longest wait ms"))
-    assert float(cells["images/s"]) == pytest.approx(32_000 / step, rel=0.01)
+    found = Measures.from_traces({"a": [late]})
+    (_, rate, shown, *_), cells = found.table().rows[0], folded(replace(found, above=True))["a"]
+    step, wait, longest = (float(cells[name].removesuffix(" ms")) for name in ("step", "wait", "longest wait"))
+    assert "wait" not in folded(found)["a"], "it stands in the table"
+    assert float(rate) == pytest.approx(32_000 / step, rel=0.01)
     assert wait + 30 == pytest.approx(step, abs=0.1)
-    assert float(cells["busy %"]) == pytest.approx(100 * 30 / step, abs=0.6)
-    assert longest == 200
+    assert float(cells["busy"].removesuffix(" %")) == pytest.approx(100 * 30 / step, abs=0.6)
+    assert (longest, shown) == (200, cells["wait"])
 
 
 @pytest.mark.parametrize("count", [2, 4, 5, 9])
@@ -336,7 +418,9 @@ def test_no_verdict_where_other_programs_took_a_quarter_of_the_cores(others, ver
     table, found = Measures.from_traces(traces), Measures.from_traces(traces).speedup("b")
     assert found.verdict == verdict
     assert found.median == Measures.from_traces(quiet).speedup("b").median
-    assert (f"{others:.0%}".replace("%", " %") in str(table)) if others is not None else ("programs" not in str(table))
+    told = f"Other programs took {2 * others:.1f} of 2 cores." if others is not None else ""
+    assert (told in str(table)) if told else ("programs" not in str(table))
+    assert found.beside == (table.beside if verdict == TOO_BUSY else "")
 
 
 def test_measures_are_a_mapping_in_the_order_given():

@@ -19,7 +19,11 @@ from labkit.pipelines.options import changed
 from labkit.recording import accelerators, measures, recorder
 from labkit.recording.measures import compare_rates
 from labkit.recording.tfdata import driver, xplane
+from labkit.simulate import fitting as model
 from labkit.timeline.run import Run
+from labkit.timeline.timeline import Timeline
+from labkit.timeline.trace import Trace
+from labkit.views import ladder_chart, static
 
 
 @pytest.fixture(scope="module")
@@ -108,6 +112,32 @@ def crossings(trace):
 
 
 # -- what a recording says -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "parts", [(["a", "b", "c", "d"], [0, 1, 0, 1]), [1.0, 2.0, 3.0, 4.0]], ids=["texts", "numbers"]
+)
+def test_nothing_speaks_of_images_where_there_are_none(tf, parts):
+    dataset = plain(tf.data.Dataset.from_tensor_slices(parts).repeat().map(lambda *row: row).batch(4))
+    found = measures.measure({"rows": dataset, "same rows": dataset, "half": dataset.unbatch().batch(2)}, FAST, steps=3)
+    trace = found.trace("rows")
+    timeline = Timeline(trace)
+    said = (
+        found, found._repr_html_(), timeline, timeline.operations(), timeline.figures, model.fit(trace).predict(),
+        ladder_chart.draw({"rows": trace}, title="t").text, static.compare(trace, found.trace("half")).text,
+    )  # fmt: skip
+    for words in map(str, said):
+        assert "image" not in words
+    assert "elements/s" in timeline.figures
+    assert Trace.load(trace.save(os.path.join(tempfile.gettempdir(), "t.json"))).run.noun == "element"
+
+
+def test_photos_are_called_images_and_so_is_what_an_older_trace_does_not_say(tf, photos):
+    trace = recorder.record(plain(photos.map(tf.io.read_file).batch(4)), FAST, steps=2)
+    assert (trace.run.noun, Run("measured").noun) == ("image", "image")
+    assert "images/s" in Timeline(trace).figures
+    with pytest.raises(ValueError, match="noun is 'photo'; allowed: image, element"):
+        Run("measured", noun="photo")
 
 
 def test_the_consumer_waits_and_trains_in_turn_and_meta_counts_it(photos):

@@ -20,6 +20,7 @@ from labkit.recording.work import (
     Tally,
     check_batched,
     count_images,
+    noun,
     padded_share,
     sample,
     settings,
@@ -46,6 +47,31 @@ def work(dataset, steps=None):
     for batch in dataset.take(steps) if steps else dataset:
         tally.add(batch)
     return tally.work()
+
+
+JPEG = tf.io.encode_jpeg(np.zeros((8, 8, 3), np.uint8)).numpy()
+PHOTOS = (
+    tf.zeros((4, 8, 8, 3), tf.uint8), tf.zeros((4, 8, 8, 1), tf.bfloat16), np.zeros((4, 2, 8, 8, 3), np.float32),
+    np.zeros((4, 3, 32, 24), np.uint8), [b"a text", np.zeros((4, 8, 8, 4), np.float64)], tf.constant([JPEG] * 4),
+    {"label": np.zeros(4), "image": np.array([JPEG] * 4, object)}, [Image.new("RGB", (8, 8))] * 4,
+    tf.ragged.constant([[[[0.0] * 3] * 4] * 2, [[[0.0] * 3] * 4] * 3], ragged_rank=2),
+    tf.TensorSpec((None, None, None, 3), tf.uint8),
+)  # fmt: skip
+OTHERS = (
+    tf.constant(["BM is no bitmap, but a text"] * 4), (tf.constant(["x"] * 4), tf.zeros(4, tf.int64)), np.zeros((4, 3)),
+    [1, 2, 3, 4], np.zeros((4, 8, 3)), {"boxes": np.zeros((4, 9, 4), np.float32)}, np.zeros((4, 8, 8, 3), np.int64),
+    tf.constant([], tf.string), tf.TensorSpec(None, tf.uint8), tf.TensorSpec((None,), tf.string), (),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("batch", PHOTOS)
+def test_pixels_and_encoded_photos_are_called_images(batch):
+    assert noun(batch) == "image"
+
+
+@pytest.mark.parametrize("batch", OTHERS)
+def test_what_holds_no_image_is_called_elements(batch):
+    assert noun(batch) == "element"
 
 
 def test_augmented_pixels_do_not_matter_and_another_folder_does():
