@@ -6,8 +6,10 @@ A real JupyterLab in a real Chromium, without a GPU. First paint counts from the
 that Python does (lanes, gaps and their causes, level of detail, the static picture), to the frame after the first
 drawing. A redraw is one step of a scripted sequence of zooming and panning: the script sets the part of the axis,
 draws, and reads one pixel back, which makes Chromium finish the drawing that it would otherwise put off until
-the frame. ipympl and plotly draw the same spans as bars and lines, with less on them: no gaps, no causes. Their
-redraw is what their users wait for, too: the kernel sets the axis, the page shows it. The last line is one JSON object.
+the frame. ``header_px`` are the CSS pixels from the top of a timeline to its first lane.
+
+ipympl and plotly draw the same spans as bars and lines, with less on them: no gaps, no causes. Their redraw is what
+their users wait for, too: the kernel sets the axis, the page shows it. The last line is one JSON object.
 """
 
 from __future__ import annotations
@@ -136,18 +138,24 @@ FIRST_PAINT = """async ([index, selector, limit_s]) => {
 REDRAW = """([index, count]) => {
   const cell = window.jupyterapp.shell.currentWidget.content.widgets[index];
   const view = cell.node.querySelector('.labkit-timeline').timeline, span = view.span, times = [];
-  const pens = [view.canvas, view.overview].map(c => c.getContext('2d'));
+  const pen = view.canvas.getContext('2d');
   for (let i = 0; i < count; i++) {
     const phase = i / count, deep = Math.sin(Math.PI * phase) ** 2, size = span * Math.pow(1e-3, deep);
     const first = (span - size) * (0.5 + 0.5 * Math.sin(7 * phase));
     const began = performance.now();
     view.show(first, first + size);
     view.redraw();
-    for (const pen of pens) pen.getImageData(0, 0, 1, 1);
+    pen.getImageData(0, 0, 1, 1);
     times.push(performance.now() - began);
   }
   view.all();
   return times; }"""
+
+#: CSS pixels from the top of a timeline to its first lane.
+HEADER = """(index) => {
+  const cell = window.jupyterapp.shell.currentWidget.content.widgets[index];
+  const { root, canvas, plan } = cell.node.querySelector('.labkit-timeline').timeline;
+  return canvas.getBoundingClientRect().top - root.getBoundingClientRect().top + plan.items[0].y; }"""
 
 #: Run the cell that sets the axis; return the milliseconds until the page shows it.
 ROUND_TRIP = """async ([index, shown, selector, code, limit_s]) => {
@@ -224,6 +232,7 @@ def main() -> None:
                 for _ in range(given.rounds):
                     firsts.append(page.evaluate(FIRST_PAINT, [index[name], SELECTORS["labkit"], 60]))
                     times += page.evaluate(REDRAW, [index[name], given.redraws])
+                    header_px = page.evaluate(HEADER, index[name])
                 rows[name] = (None if None in firsts else statistics.median(firsts), times)
                 page.evaluate(
                     "k => window.jupyterapp.shell.currentWidget.content.widgets[k].model.outputs.clear()", index[name]
@@ -264,6 +273,8 @@ def main() -> None:
         "redraw_100k_p95_ms": round(float(np.percentile(small[1], 95)), 2),
         "redraw_1m_median_ms": round(statistics.median(large[1]), 2),
         "redraw_1m_p95_ms": round(float(np.percentile(large[1], 95)), 2),
+        "header_px": round(header_px),
+        "js_lines": len((ROOT / "labkit" / "views" / "timeline.js").read_text(encoding="utf-8").splitlines()),
     }
     for name in ("ipympl", "plotly"):
         first, times = rows[name]

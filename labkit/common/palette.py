@@ -1,10 +1,10 @@
 """Colours of the two themes, and the arithmetic that shows that readers can distinguish them.
 
-Idle time has the only strong colour: the chroma of every fill of work is less than half of that of `gap`. The fills
-were found by a search with three conditions. Each fill has a contrast of 3 to 1 with its background. Two fills of one
-lane differ by at least 14 (CIEDE2000), also for protanopes, deuteranopes and tritanopes (simulated after Machado and
-others, 2009). Each fill differs by at least 15 from idle time. Colour is never the only sign: two categories of one
-lane have different hatching, and idle time has its length in words.
+Colours say the three words of the course: *fetch* is amber, *prepare* is one family of teal, *train* is blue. What only
+hands data over is grey, and idle time is red, with the strongest chroma of all. The fills were found by a search with
+two conditions. Each fill has a contrast of 3 to 1 with its background. Two of them, idle time included, differ by at
+least 12 (CIEDE2000), also for protanopes, deuteranopes and tritanopes (simulated after Machado and others, 2009).
+Colour is never the only sign: blocks have words, and idle time has its length.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 from labkit.common.numbers import one_of
 
-#: What a category is called in a legend, in the order of the legend, and its hatching.
+#: What a category is called in a legend, in its order: what is called alike looks alike.
 LEGEND = {
-    "train": ("train step", ""),
-    "kernel": ("kernel", ""),
-    "copy": ("copy to the device", "||||"),
-    "read": ("read", "////"),
-    "decode": ("decode", ""),
-    "resize": ("resize", "...."),
-    "map": ("other map work", "\\\\\\\\"),
-    "batch": ("batch", "xxxx"),
-    "transfer": ("transfer between processes", "++"),
-    "other": ("other", "----"),
+    "train": "train",
+    "kernel": "train",
+    "read": "fetch",
+    "decode": "prepare: decode",
+    "resize": "prepare: resize",
+    "map": "prepare: other",
+    "other": "prepare: other",
+    "batch": "hand over",
+    "transfer": "hand over",
+    "copy": "hand over",
 }
 
 
@@ -43,7 +43,7 @@ class Theme:
     gap : str
         The fill of idle time.
     node : str
-        The thin band of a tf.data node that is open.
+        The outline of what only encloses the work of others, or waits for what nobody knows.
     fill : dict of category to str
     """
 
@@ -60,19 +60,19 @@ class Theme:
 
 THEMES = {
     "light": Theme(
-        name="light", background="#ffffff", ink="#1a1a1a", muted="#555555", line="#8a8a8a", lane="#f3f3f3",
-        gap="#dd2f16", node="#868686",
+        name="light", background="#ffffff", ink="#1a1a1a", muted="#555555", line="#8a8a8a", lane="#f7f7f7",
+        gap="#c01a0a", node="#868686",
         fill={
-            "train": "#456483", "kernel": "#456483", "copy": "#8f848e", "read": "#5f3728", "decode": "#5a625d",
-            "resize": "#588fc4", "map": "#80916f", "batch": "#483b51", "transfer": "#180f46", "other": "#8f848e",
+            "train": "#7989b9", "kernel": "#7989b9", "read": "#be810e", "decode": "#113e3d", "resize": "#296e57",
+            "map": "#349d88", "other": "#349d88", "batch": "#605d77", "transfer": "#605d77", "copy": "#605d77",
         },
     ),
     "dark": Theme(
         name="dark", background="#16181c", ink="#ececec", muted="#b4b4b4", line="#6f757c", lane="#22252b",
         gap="#ff5a3c", node="#7f858c",
         fill={
-            "train": "#64a9c5", "kernel": "#64a9c5", "copy": "#62736a", "read": "#dbd29e", "decode": "#806c90",
-            "resize": "#91daf2", "map": "#7da088", "batch": "#bbcec7", "transfer": "#9c8fd2", "other": "#62736a",
+            "train": "#8e9ecf", "kernel": "#8e9ecf", "read": "#eec84f", "decode": "#41a997", "resize": "#74d9dc",
+            "map": "#bee8d7", "other": "#bee8d7", "batch": "#6d738b", "transfer": "#6d738b", "copy": "#6d738b",
         },
     ),
 }  # fmt: skip
@@ -94,6 +94,12 @@ def theme(name: str | None = None) -> Theme:
     """
     source, asked = ("theme", name) if name is not None else ("LABKIT_THEME", os.environ.get("LABKIT_THEME") or "light")
     return THEMES[one_of(source, asked, THEMES)]
+
+
+def tint(color: str, background: str, share: float = 0.18) -> str:
+    """Return a colour that is mixed with so much less of it into the background: the inside of what is hollow."""
+    mixed = (share * int(color[i : i + 2], 16) + (1 - share) * int(background[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(channel):02x}" for channel in mixed)
 
 
 def luminance(color: str) -> float:

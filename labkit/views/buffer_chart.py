@@ -26,11 +26,13 @@ if TYPE_CHECKING:
 
 _PREFETCH = "Iterator::Root::Prefetch"
 #: Inches: the names on the left, a panel, the space above each for its words, the axis below.
-_LEFT, _PANEL, _SPACE, _BOTTOM = 2.0, 0.8, 0.3, 0.5
+_LEFT, _PANEL, _SPACE, _BOTTOM = 2.1, 0.9, 0.3, 0.5
 
 
 def draw(traces: Mapping[int | str, Trace], title: str = "Batches ready in the buffer") -> Picture:
     """Draw the level of the prefetch buffer over time, and when the accelerator waits: one panel for each run.
+
+    All panels have the same scales, so that heights and lengths can be compared.
 
     Parameters
     ----------
@@ -108,19 +110,20 @@ def _draw(title: str, panels: list[tuple[str, Timeline, np.ndarray, np.ndarray]]
     note = "Line: batches ready. Coloured: the accelerator waits, for 1 % of the axis or longer."
     page = FigurePage(look, heading(title, note), len(panels) * (_PANEL + _SPACE) + _BOTTOM)
     last_ms = max(timeline.span_ns for _, timeline, _, _ in panels) / 1e6
+    high = max(1, *(int(held.max()) for *_, held in panels))
     for row, (name, timeline, ns, held) in enumerate(panels):
         top = page.top + _SPACE + row * (_PANEL + _SPACE)
         axes = page.axes(_LEFT, top, WIDTH - _LEFT - 2 * MARGIN, _PANEL, "left")
         axes.set_facecolor(look.lane)
-        high = max(int(held.max()), 1)
         axes.set(xlim=(0, last_ms), ylim=(0, 1.15 * high), yticks=[0, high])
         axes.tick_params(length=2, labelbottom=row == len(panels) - 1)
         _idle(axes, timeline, last_ms, look)
         edges = np.r_[ns, timeline.span_ns] / 1e6
         axes.stairs(held, edges, color=look.fill["train"], linewidth=2, baseline=None)
+        words = {"fontsize": SMALL, "color": look.muted, "family": "DejaVu Sans"}
+        axes.set_ylabel("batches", **words)
         page.write(MARGIN, top + _PANEL / 2, name, BODY, weight="bold")
-    axes.set_xlabel("milliseconds since the start of the window", fontsize=SMALL, color=look.muted,
-                    family="DejaVu Sans")  # fmt: skip
+    axes.set_xlabel("milliseconds since the start of the window", **words)
     return page.figure
 
 

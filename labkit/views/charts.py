@@ -103,7 +103,7 @@ def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "
 
 
 def lines(
-    x: Sequence[float],
+    x: Sequence[float] | Mapping[str, Sequence[float]],
     series: Mapping[str, Sequence[Any]],
     *,
     x_label: str,
@@ -114,12 +114,13 @@ def lines(
     ideal: str = "",
     mark: tuple[float, str] | None = None,
 ) -> Picture:
-    """Draw one line for each name over common x values; the y axis begins at zero unless a value is negative.
+    """Draw one line for each name; the y axis begins at zero unless a value is negative.
 
     Parameters
     ----------
-    x : sequence of number
-        Strictly rising; above 0 where `log_x` is set.
+    x : sequence of number, or dict of str to sequence of number
+        Strictly rising; above 0 where `log_x` is set. A dict holds the values of each series by its name: lines whose
+        points stand at other places, such as the same epochs over the seconds of two runs.
     series : dict of str to sequence of number, or of sequence of numbers
         One entry for each x. Of several rounds, the line goes through the medians.
     x_label, y_label : str
@@ -138,22 +139,34 @@ def lines(
     ValueError
         If `x` does not rise, lengths differ, a value is not a finite number, or there are no series, or more than 14.
     """
-    places = [_value(v, "x").middle for v in x]
-    if not places or any(b <= a for a, b in itertools.pairwise(places)):
-        raise ValueError(f"x is {x!r:.60}; allowed: one or more numbers, strictly rising")
-    if log_x and places[0] <= 0:
-        raise ValueError(f"x begins at {_number(places[0])}; allowed with log_x: numbers above 0")
     if not 1 <= len(series) <= MOST:
         raise ValueError(f"series holds {len(series)} names; allowed: 1 to {MOST}, more cannot be told apart")
-    rows: dict[str, list[_Value]] = {}
+    own = isinstance(x, Mapping)
+    if own and x.keys() != series.keys():
+        raise ValueError(f"x is of {', '.join(map(repr, x))!s:.60}; allowed: the names of the series")
+    places, rows = {}, {}
     for name, given in series.items():
+        at = places[name] = [_value(v, "x").middle for v in (x[name] if own else x)]
+        if not at or any(b <= a for a, b in itertools.pairwise(at)):
+            raise ValueError(f"x is {x!r:.60}; allowed: one or more numbers, strictly rising")
+        if log_x and at[0] <= 0:
+            raise ValueError(f"x begins at {_number(at[0])}; allowed with log_x: numbers above 0")
         rows[name] = [_value(v, f"a value of series {name!r}") for v in given]
-        if len(rows[name]) != len(places):
-            raise ValueError(f"series {name!r} has {len(rows[name])} values; allowed: {len(places)}, one for each x")
-    table = [(_number(p), *(str(row[i]) for row in rows.values())) for i, p in enumerate(places)]
-    text = _text(title, f"{note}\n{y_label} by {x_label}".strip(), (x_label, *rows), table)
-    ends = "; ".join(f"{name} goes from {_number(r[0].middle)} to {_number(r[-1].middle)}" for name, r in rows.items())
-    alt = f"{title}: {y_label} by {x_label}, {_number(places[0])} to {_number(places[-1])}. {ends}."
+        if len(rows[name]) != len(at):
+            raise ValueError(f"series {name!r} has {len(rows[name])} values; allowed: {len(at)}, one for each x")
+    if own:
+        head = ("", x_label, y_label)
+        table = [(name, _number(p), str(v)) for name in rows for p, v in zip(places[name], rows[name], strict=True)]
+    else:
+        head = (x_label, *rows)
+        table = [(_number(p), *(str(row[i]) for row in rows.values())) for i, p in enumerate(at)]
+    text = _text(title, f"{note}\n{y_label} by {x_label}".strip(), head, table)
+    ends = "; ".join(
+        f"{name} goes from {_number(r[0].middle)} to {_number(r[-1].middle)}" + f" at {_number(places[name][-1])}" * own
+        for name, r in rows.items()
+    )
+    first, last = min(at[0] for at in places.values()), max(at[-1] for at in places.values())
+    alt = f"{title}: {y_label} by {x_label}, {_number(first)} to {_number(last)}. {ends}."
     if mark:
         text, alt = f"{text}\n  vertical line: {mark[1]}", f"{alt} A vertical line marks {mark[1]}."
     scale = "log" if log_x else "linear"
@@ -286,8 +299,12 @@ def _labelled(axes: Axes, look: Theme, x_label: str, y_label: str = "") -> Axes:
     axes.set_xlabel(x_label, **words)
     axes.set_ylabel(y_label, **words)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.10g}"))
+        axis.set_major_formatter(FuncFormatter(lambda v, _: _tick(v)))
     return axes
+
+
+def _tick(value: float) -> str:
+    return f"{value:,.10g}"
 
 
 def _write(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float, float], look: Theme, **more: Any):
@@ -339,7 +356,7 @@ def _range(values: Iterable[float]) -> tuple[float, float]:
 
 def _draw_lines(
     frame: Callable[..., Axes],
-    x: list[float],
+    places: Mapping[str, list[float]],
     rows: Mapping[str, list[_Value]],
     ideal: str,
     mark: tuple[float, str] | None,
@@ -350,9 +367,6 @@ def _draw_lines(
     needed = sum(0.16 * (1 + w.count("\n")) + 0.08 for w in words.values())
     high, left = max(_PLOT, needed), 0.95
     axes = frame(look, (left, WIDTH - left - right, high, 0.65))
-    if len(x) <= 12:
-        axes.set_xticks(x)
-        axes.minorticks_off()
     axes.set_ylim(_range([end for values in rows.values() for value in values for end in (value.low, value.high)]))
     axes.grid(axis="y", color=look.lane, linewidth=1)
     if mark:
@@ -360,14 +374,26 @@ def _draw_lines(
         axes.axvline(mark[0], color=look.ink, linewidth=1, linestyle=":")
         _write(axes, mark[1], (mark[0], 0.95), (4, 0), look, xycoords=axes.get_xaxis_transform())
     styles = [style_of(look, i, name == ideal) for i, name in enumerate(rows)]
-    for style, values in zip(styles, rows.values(), strict=True):
+    for style, x, values in zip(styles, places.values(), rows.values(), strict=True):
         for place, value in zip(x, values, strict=True):
             if value.rounds > 1:
                 whisker = {"color": style["color"], "linewidth": 1, "marker": "_", "markersize": 5}
                 axes.plot([place] * 2, [value.low, value.high], **whisker)
         axes.plot(x, [v.middle for v in values], **style | ({"marker": ""} if len(x) > 30 else {}))
-    _name_lines(axes, x[-1], rows, words, high, look, styles)
+    _mark_x(axes, sorted({at for x in places.values() for at in x}))
+    _name_lines(axes, places, rows, words, high, look, styles)
     return axes.figure
+
+
+def _mark_x(axes: Axes, x: list[float]) -> None:
+    """Begin the x axis at zero at the earliest, and number it at the places of the points if they have the room."""
+    if axes.get_xlim()[0] < 0 <= x[0]:
+        axes.set_xlim(left=0)
+    inches = axes.transData.transform([(at, 0) for at in x])[:, 0] / axes.figure.dpi
+    wide = [measure(_tick(at), SMALL) + 0.08 for at in x]
+    if len(x) <= 12 and all(inches[i] + wide[i] / 2 <= inches[i + 1] - wide[i + 1] / 2 for i in range(len(x) - 1)):
+        axes.set_xticks(x)
+        axes.minorticks_off()
 
 
 def style_of(look: Theme, i: int, ideal: bool) -> dict[str, Any]:
@@ -379,14 +405,18 @@ def style_of(look: Theme, i: int, ideal: bool) -> dict[str, Any]:
 
 
 def _name_lines(
-    axes: Axes, last: float, rows: Mapping[str, list[_Value]], words: dict[str, str], high: float, look: Theme,
-    styles: list[dict[str, Any]],
+    axes: Axes, x: Mapping[str, list[float]], rows: Mapping[str, list[_Value]], words: dict[str, str], high: float,
+    look: Theme, styles: list[dict[str, Any]],
 ) -> None:  # fmt: skip
-    """Write each name to the right of the end of its line, pushed apart where two would touch."""
+    """Write each name to the right of the chart, pushed apart where two would touch; of a shorter line, at its end."""
     low, top = axes.get_ylim()
     inch = (top - low) / high
-    tall = {name: 0.16 * (1 + w.count("\n")) + 0.08 for name, w in words.items()}
-    order = sorted(rows, key=lambda name: rows[name][-1].middle)
+    last = max(at[-1] for at in x.values())
+    for name in rows:
+        if x[name][-1] < last:
+            _write(axes, words[name], (x[name][-1], rows[name][-1].middle), (9, 0), look)
+    order = sorted((name for name in rows if x[name][-1] == last), key=lambda name: rows[name][-1].middle)
+    tall = {name: 0.16 * (1 + words[name].count("\n")) + 0.08 for name in order}
     floor, places = low, {}
     for name in order:  # upwards: no label lies on the one below
         places[name] = max(rows[name][-1].middle, floor + tall[name] / 2 * inch)
@@ -397,8 +427,8 @@ def _name_lines(
         ceiling = places[name] - tall[name] / 2 * inch
     across = axes.get_yaxis_transform()
     at = axes.transAxes.inverted().transform(axes.transData.transform((last, 0)))[0]
-    for style, name in zip(styles, rows, strict=True):
-        y = places[name]
+    for name, y in places.items():
+        style = styles[list(rows).index(name)]
         lead = {"transform": across, "clip_on": False, "linewidth": 0.8, "color": look.line}
         axes.plot([at + 0.008, 1.03], [rows[name][-1].middle, y], **lead)
         axes.plot([1.035, 1.07], [y, y], transform=across, **style | {"marker": ""})

@@ -16,10 +16,11 @@ from labkit.common.table import Table
 from labkit.views.figure_page import MARGIN, SMALL, FigurePage, fit, heading
 from labkit.views.picture import WIDTH, Picture
 
-#: Inches between two images.
-_GAP = 0.2
+#: Inches between two images side by side, and of the words above and below an image.
+_GAP, _ABOVE, _BELOW = 0.2, 0.25, 0.35
 
-_MOST = 4
+#: Images side by side, and rows of them.
+_COLUMNS, _ROWS = 4, 3
 
 
 class Difference(NamedTuple):
@@ -70,12 +71,12 @@ def table(pairs: Mapping[str, tuple[Any, Any]]) -> str:
 
 
 def differences(pairs: Mapping[str, tuple[Any, Any]], *, title: str, levels: float = 4) -> Picture:
-    """Draw one difference image for each pair: the darker (in the dark theme: the brighter), the larger the difference.
+    """Draw one difference image for each pair: from the colour of the page to that of the words, as they differ.
 
     Parameters
     ----------
     pairs : dict of str to (a, b)
-        One to four; images of shape (height, width, 3), as `between` takes them.
+        One to twelve; images of shape (height, width, 3), as `between` takes them.
     title : str
     levels : float
         A difference of so many levels, and any larger one, has the full colour.
@@ -83,30 +84,39 @@ def differences(pairs: Mapping[str, tuple[Any, Any]], *, title: str, levels: flo
     Raises
     ------
     ValueError
-        If there are no pairs or more than four, or the shapes of one differ.
+        If there are no pairs or more than twelve, or the shapes of one differ.
     """
     shown = {name: np.minimum(_apart(*pair).max(-1) / levels, 1) for name, pair in _few(pairs).items()}
     found = {name: between(*pair) for name, pair in pairs.items()}
     text = f"{title}\n{table(pairs)}"
     alt = f"{title}. " + " ".join(f"{name}: largest difference {d.largest:.4g}." for name, d in found.items())
     below = {name: f"max {d.largest:.4g}, mean {d.mean:.3g}" for name, d in found.items()}
-
-    def figure(look: Theme) -> Any:
-        equal, apart = ("white", "black") if look.name == "light" else ("black", "white")
-        note = f"{equal} = equal, {apart} = {levels:g} or more grey levels apart, in the channel that differs most"
-        return _figure(shown, below, title, note, look)
-
-    return Picture(figure, title, alt, text)
+    # No colour is named: a page may show either theme, or the light one inverted.
+    note = f"the page's colour = equal, that of the words = {levels:g} or more grey levels apart"
+    note += ", in the channel that differs most"
+    return Picture(lambda look: _figure(shown, below, title, note, look), title, alt, text)
 
 
 def gallery(images: Mapping[str, Any], *, title: str, note: str = "") -> Picture:
-    """Draw one to four images of shape (height, width, 3) side by side; floats are shares, clipped to be shown."""
+    """Draw images of shape (height, width, 3), four in a row; floats are shares, clipped to be shown.
+
+    Parameters
+    ----------
+    images : dict of str to array
+        One to twelve, by the words above each.
+    title, note : str
+
+    Raises
+    ------
+    ValueError
+        If there are no images, or more than twelve.
+    """
     levels = {name: _levels(image) for name, image in _few(images).items()}
     shown = {name: np.clip(image / 255, 0, 1) for name, image in levels.items()}
     means = {name: f"mean {image.mean():.0f}, deviation {image.std():.0f}" for name, image in levels.items()}
     text = "\n".join([title, *[note] * bool(note), *(f"  {name}: {words}" for name, words in means.items())])
-    alt = f"{title}: {', '.join(images)}. {note}".strip()
-    return Picture(lambda look: _figure(shown, means, title, note, look), title, alt, text)
+    alt = f"{title}: {'; '.join(images)}. {note}".strip()
+    return Picture(lambda look: _figure(shown, means, title, note, look), title, alt, text, photos=True)
 
 
 def framed(image: Any, boxes: Any) -> np.ndarray:
@@ -175,26 +185,28 @@ def _apart(a: Any, b: Any) -> np.ndarray:
 
 
 def _few(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not 1 <= len(given) <= _MOST:
-        raise ValueError(f"{len(given)} images were given; allowed: 1 to {_MOST} side by side")
+    if not 1 <= len(given) <= _COLUMNS * _ROWS:
+        raise ValueError(f"{len(given)} images were given; allowed: 1 to {_COLUMNS * _ROWS}")
     return given
 
 
 def _figure(shown: Mapping[str, np.ndarray], below: Mapping[str, str], title: str, note: str, look: Theme) -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
-    each = (WIDTH - 2 * MARGIN - _GAP * (len(shown) - 1)) / max(len(shown), 2)
+    columns = min(len(shown), _COLUMNS)
+    each = (WIDTH - 2 * MARGIN - _GAP * (columns - 1)) / max(columns, 2)
     high = min(each * max(image.shape[0] / image.shape[1] for image in shown.values()), 3.0)
-    page = FigurePage(look, heading(title, note), 0.25 + high + 0.35)
-    ramp = LinearSegmentedColormap.from_list("difference", [look.lane, look.ink])
+    row = _ABOVE + high + _BELOW
+    page = FigurePage(look, heading(title, note), -(-len(shown) // columns) * row)
+    ramp = LinearSegmentedColormap.from_list("difference", [look.background, look.ink])
     for i, (name, image) in enumerate(shown.items()):
-        left = MARGIN + i * (each + _GAP)
-        axes = page.axes(left, page.top + 0.25, each, high)
+        left, top = MARGIN + i % columns * (each + _GAP), page.top + i // columns * row
+        axes = page.axes(left, top + _ABOVE, each, high)
         axes.imshow(image, cmap=ramp, vmin=0, vmax=1, interpolation="nearest", resample=False)
         axes.set(xticks=[], yticks=[])
         for side in axes.spines.values():
             side.set(visible=True, color=look.line)
         middle = left + each / 2
-        page.write(middle, page.top + 0.12, fit(name, each), ha="center")
-        page.write(middle, page.height - 0.17, fit(below[name], each, SMALL), SMALL, look.muted, ha="center")
+        page.write(middle, top + 0.12, fit(name, each), ha="center")
+        page.write(middle, top + row - 0.17, fit(below[name], each, SMALL), SMALL, look.muted, ha="center")
     return page.figure

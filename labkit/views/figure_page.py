@@ -89,9 +89,9 @@ class Words(NamedTuple):
     weight: str = "normal"
     most: int | None = 3
 
-    def lines(self) -> list[str]:
-        """Return the lines of the paragraph over the whole width of a page."""
-        return wrap(self.text, WIDTH - 2 * MARGIN, self.size, self.weight, self.most)
+    def lines(self, width: float = WIDTH) -> list[str]:
+        """Return the lines of the paragraph on a page of `width` inches."""
+        return wrap(self.text, width - 2 * MARGIN, self.size, self.weight, self.most)
 
 
 def heading(title: str, note: str = "", most: int | None = 3) -> list[Words]:
@@ -99,9 +99,9 @@ def heading(title: str, note: str = "", most: int | None = 3) -> list[Words]:
     return [Words(title, TITLE, weight="bold", most=most), Words(note, color="muted", most=most)]
 
 
-def height_of(paragraphs: Sequence[Words]) -> float:
-    """Return how many inches paragraphs take, one below the other."""
-    return LINE * sum(len(words.lines()) for words in paragraphs)
+def height_of(paragraphs: Sequence[Words], width: float = WIDTH) -> float:
+    """Return how many inches paragraphs take, one below the other, on a page of `width` inches."""
+    return LINE * sum(len(words.lines(width)) for words in paragraphs)
 
 
 class FigurePage:
@@ -114,33 +114,35 @@ class FigurePage:
         The paragraphs at the top.
     below : float
         Inches of what follows them.
+    width : float
+        Inches. A page that a telephone shows has less than `WIDTH`: the words of a wide one would shrink there.
 
     Attributes
     ----------
     figure : matplotlib.figure.Figure
-    top, height : float
-        Where the room below the paragraphs begins, and the height of the page, in inches.
+    top, height, width : float
+        Where the room below the paragraphs begins, and the size of the page, in inches.
     """
 
-    def __init__(self, look: Theme, head: Sequence[Words], below: float) -> None:
+    def __init__(self, look: Theme, head: Sequence[Words], below: float, width: float = WIDTH) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        self.look, self.top = look, 0.1 + height_of(head) + 0.09
-        self.height = self.top + below
-        self.figure = Figure(figsize=(WIDTH, self.height), dpi=DPI, facecolor=look.background)
+        self.look, self.top = look, 0.1 + height_of(head, width) + 0.09
+        self.height, self.width = self.top + below, width
+        self.figure = Figure(figsize=(width, self.height), dpi=DPI, facecolor=look.background)
         FigureCanvasAgg(self.figure)
         self.paragraphs(head, 0.1)
 
     def write(self, x: float, y: float, text: str, size: float = BODY, color: str = "", **more: Any) -> None:
         """Write one line of text, vertically centred on a point; `color` is ``#rrggbb``."""
         style = {"va": "center_baseline", "family": _FONT, "parse_math": False, "fontsize": size, **more}
-        self.figure.text(x / WIDTH, 1 - y / self.height, text, color=color or self.look.ink, **style)
+        self.figure.text(x / self.width, 1 - y / self.height, text, color=color or self.look.ink, **style)
 
     def paragraphs(self, paragraphs: Sequence[Words], y: float) -> float:
         """Write paragraphs from `y` on, and return where they end."""
         for words in paragraphs:
-            for line in words.lines():
+            for line in words.lines(self.width):
                 color = getattr(self.look, words.color)
                 self.write(MARGIN, y + LINE / 2, line, words.size, color, weight=words.weight)
                 y += LINE
@@ -148,7 +150,7 @@ class FigurePage:
 
     def axes(self, left: float, top: float, width: float, height: float, *spines: str) -> Axes:
         """Return axes at a place of the page, without lines at their sides except `spines`."""
-        box = (left / WIDTH, 1 - (top + height) / self.height, width / WIDTH, height / self.height)
+        box = (left / self.width, 1 - (top + height) / self.height, width / self.width, height / self.height)
         axes = self.figure.add_axes(box, facecolor="none", zorder=1)
         for side, line in axes.spines.items():
             line.set(visible=side in spines, color=self.look.muted)

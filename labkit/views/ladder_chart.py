@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Inches: the height of a row, the names on its left, the figures on its right.
 _ROW, _LEFT, _RIGHT = 0.46, 2.35, 2.05
 
+#: Parts of a row, each on top of those before it: from where to where, as shares of its height.
+_BED, _TRAIN, _BAND = (0.0, 1.0), (0.0, 0.7), (0.76, 1.0)
+
 #: Rows stay readable on one screen up to here.
 MOST = 24
 
@@ -48,8 +51,7 @@ def draw(runs: Mapping[str, Trace | Timeline], *, title: str) -> Picture:
     lines = {name: run if isinstance(run, Timeline) else Timeline(run) for name, run in runs.items()}
     if empty := [name for name, line in lines.items() if not line.steps]:
         raise ValueError(f"run {empty[0]!r} has no train step, so there is nothing to draw")
-    slowest, longest = (max(getattr(line, what) for line in lines.values()) for what in ("step_ms", "span_ns"))
-    window = min(longest, int(3e6 * slowest))
+    window = _window(lines)
     return Picture(
         lambda look: _figure(lines, title, window, look),
         title,
@@ -58,8 +60,48 @@ def draw(runs: Mapping[str, Trace | Timeline], *, title: str) -> Picture:
     )
 
 
+def strips(lines: Mapping[str, Timeline]) -> dict[str, str]:
+    """Return the rows that `draw` draws, each as an SVG on one line for the middle of a button.
+
+    A row takes its colours from the page: its parts are of the classes ``bed``, ``gap``, ``train`` and ``decode``.
+    """
+    window = _window(lines)
+
+    def path(part: str, bars: list[tuple[float, float]], reach: tuple[float, float]) -> str:
+        per_ms, top, high = 1e9 / window, 20 * reach[0], 20 * (reach[1] - reach[0])
+        drawn = "".join(f"M{a * per_ms:.1f} {top:g}h{n * per_ms:.1f}v{high:g}h{-n * per_ms:.1f}z" for a, n in bars)
+        return f'<path class="{part}" d="{drawn}"/>'
+
+    found = {}
+    for name, line in lines.items():
+        parts = "".join(path(*part) for part in _parts(line, window, 1000))
+        found[name] = f'<svg viewBox="0 0 1000 20" preserveAspectRatio="none" aria-hidden="true">{parts}</svg>'
+    return found
+
+
+def figures(line: Timeline) -> str:
+    """Return what stands at the end of a row: how busy its accelerator is, and its speed."""
+    return f"{line.busy:.0%} busy, {_rate(line)}"
+
+
+def _window(lines: Mapping[str, Timeline]) -> int:
+    slowest, longest = (max(getattr(line, what) for line in lines.values()) for what in ("step_ms", "span_ns"))
+    return min(longest, int(3e6 * slowest))
+
+
+def _parts(
+    line: Timeline, window: int, pixels: float
+) -> list[tuple[str, list[tuple[float, float]], tuple[float, float]]]:
+    """Return the parts of a row, the lowest first: what it is, (start, length) in ms, and from where to where."""
+    own = [(0.0, min(window, line.span_ns) / 1e6)]
+    band = cut(line.pipeline_busy, window, int(window / pixels))
+    work = cut(line.accelerator.busy, window, 0)
+    return [("bed", own, _BED), ("gap", own, _TRAIN), ("train", work, _TRAIN), ("decode", band, _BAND)]
+
+
 def _rate(line: Timeline) -> str:
-    return "images/s unknown" if line.images_per_s is None else f"{line.images_per_s:,.0f} images/s"
+    unit = f"{line.run.noun}s/s"
+    return f"{unit} unknown" if line.images_per_s is None else f"{line.images_per_s:,.0f} {unit}"
 
 
 def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
@@ -90,17 +132,12 @@ def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme)
     axes = page.axes(_LEFT, page.top, span, body)
     axes.set(xlim=(0, window / 1e6), ylim=(len(lines), 0))
     axes.set_xlabel("milliseconds from the start of each run's window", color=look.muted, fontsize=SMALL)
-    pixel = int(window / (span * DPI))
+    colors = {"bed": look.lane, "gap": look.gap, **look.fill}
     for row, (name, line) in enumerate(lines.items()):
-        own = min(window, line.span_ns) / 1e6
-        axes.broken_barh([(0, own)], (row + 0.12, 0.74), color=look.lane, linewidth=0)
-        axes.broken_barh([(0, own)], (row + 0.12, 0.52), color=look.gap, linewidth=0)
-        work = cut(line.accelerator.busy, window, 0)
-        axes.broken_barh(work, (row + 0.12, 0.52), facecolor=look.fill["train"], edgecolor=look.lane, linewidth=0.6)
-        band = cut(line.pipeline_busy, window, pixel)
-        axes.broken_barh(band, (row + 0.68, 0.18), facecolor=look.fill["decode"], linewidth=0)
+        for part, bars, (top, end) in _parts(line, window, span * DPI):
+            reach = (row + 0.12 + 0.74 * top, 0.74 * (end - top))
+            axes.broken_barh(bars, reach, facecolor=colors[part], linewidth=0)
         middle = page.top + (row + 0.5) * _ROW
         page.write(_LEFT - 0.1, middle, fit(name, _LEFT - MARGIN - 0.1, SMALL), SMALL, ha="right")
-        figures = f"{line.busy:.0%} busy, {_rate(line)}"
-        page.write(WIDTH - _RIGHT + 0.1, middle, figures, SMALL, look.muted)
+        page.write(WIDTH - _RIGHT + 0.1, middle, figures(line), SMALL, look.muted)
     return page.figure

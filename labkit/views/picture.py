@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 #: Inches of every picture, and pixels per inch of a PNG.
 WIDTH, DPI = 10.0, 100
 
-#: Colours of a PNG: a page has a dozen, the edges of its letters and hatchings take the others.
-COLOURS = 48
-
-#: Width of the lines of a hatching, in points.
-HATCH = 0.6
+#: Colours of a PNG: a page has two dozen, some only as thin lines, and the edges of its letters take the others. Photos
+#: need all.
+COLOURS, PHOTO_COLOURS = 128, 256
 
 _FORMATS = ("png", "svg")
 
 #: A picture on a page: the one in the colours of the page, and its text to unfold. The attribute ``hidden`` holds where
-#: a page drops styles: a notebook that is not trusted.
+#: a page drops styles: a notebook that is not trusted. A JPEG is never inverted: it holds photos, and the negative of a
+#: photo shows dark what is bright.
 _FIGURE = """<figure class="labkit-picture" style="margin:0">
 <style>
 .labkit-picture img{{max-width:100%;height:auto}}
 {dark} .labkit-picture .labkit-light:not(:only-of-type){{display:none}}
-{dark} .labkit-picture .labkit-light:only-of-type{{filter:invert(.93) hue-rotate(180deg) saturate(1.3)}}
+{dark} .labkit-picture .labkit-light:only-of-type:not([src^="data:image/jpeg"])
+{{filter:invert(.93) hue-rotate(180deg) saturate(1.3)}}
 {dark} .labkit-picture .labkit-dark{{display:inline!important}}
 </style>
 {images}
@@ -46,7 +46,7 @@ _FIGURE = """<figure class="labkit-picture" style="margin:0">
 </figure>"""
 
 #: How JupyterLab, Colab, Jupyter Book and Visual Studio Code say that a page is dark.
-_DARK = ":is([data-jp-theme-light=false],[theme=dark],[data-theme=dark],.vscode-dark)"
+DARK = ":is([data-jp-theme-light=false],[theme=dark],[data-theme=dark],.vscode-dark)"
 
 
 def figure_html(images: Mapping[str, bytes], kind: str, width: int, alt: str, text: str, note: str = "") -> str:
@@ -56,7 +56,7 @@ def figure_html(images: Mapping[str, bytes], kind: str, width: int, alt: str, te
     ----------
     images : mapping of str to bytes
         The same picture by theme; "" in place of a theme where the reader chose one for every page. A light picture
-        without a dark one is inverted where the page is dark.
+        without a dark one is inverted where the page is dark, but for a JPEG.
     kind : str
         What comes after ``image/`` in the name of their format.
     width : int
@@ -70,7 +70,7 @@ def figure_html(images: Mapping[str, bytes], kind: str, width: int, alt: str, te
         for look, data in images.items()
     ]
     note = f"\n<figcaption>{html.escape(note)}</figcaption>" if note else ""
-    return _FIGURE.format(dark=_DARK, images="\n".join(shown), text=html.escape(text), note=note)
+    return _FIGURE.format(dark=DARK, images="\n".join(shown), text=html.escape(text), note=note)
 
 
 class Picture:
@@ -87,16 +87,17 @@ class Picture:
         One line; one or two sentences; all numbers of the picture.
     name : str, optional
         Theme in which it is shown; without one, that of ``LABKIT_THEME``, or else that of the page.
-    block : callable, optional
-        Returns what the interactive timeline draws of the same runs; see `labkit.views.layout`.
+    photos : bool
+        There are photos in it: a page gets it as JPEG, and never shows it inverted.
     """
 
     def __init__(
-        self, make: Callable[[Theme], Figure], title: str, alt: str, text: str, name: str | None = None
-    ) -> None:
+        self, make: Callable[[Theme], Figure], title: str, alt: str, text: str, name: str | None = None,
+        photos: bool = False,
+    ) -> None:  # fmt: skip
         theme(name)  # an unknown theme is refused here, not when the notebook shows the picture
         self.title, self.alt, self.text = title, alt, text
-        self._make, self._theme = make, name
+        self._make, self._theme, self._photos = make, name, photos
         self._pixels: dict[tuple[str, str], bytes] = {}
 
     def __str__(self) -> str:
@@ -129,8 +130,9 @@ class Picture:
             return figure_html({"": self.png()}, "png", round(WIDTH * DPI), self.alt, self.text, note)
         asked = asked_for(self._theme)
         looks = {"": asked[0]} if len(asked) == 1 else {look: look for look in asked[: 1 + both]}
-        images = {look: self._encode(name, "webp") for look, name in looks.items()}
-        return figure_html(images, "webp", round(WIDTH * DPI), self.alt, self.text, note)
+        kind = "jpeg" if self._photos else "webp"
+        images = {look: self._encode(name, kind) for look, name in looks.items()}
+        return figure_html(images, kind, round(WIDTH * DPI), self.alt, self.text, note)
 
     def svg(self, theme: str | None = None) -> str:
         """Return the picture as SVG; title and alternative text are in its metadata."""
@@ -173,7 +175,7 @@ class Picture:
         out = io.BytesIO()
         with plain_style():
             figure = self._make(theme(look))
-            if form in ("png", "webp"):
+            if form != "svg":
                 self._write_pixels(figure, out, form)
             else:
                 known = {"Date": None, "Creator": None, "Title": self.title, "Description": self.alt}
@@ -182,15 +184,23 @@ class Picture:
         return self._pixels.setdefault((look, form), out.getvalue())
 
     def _write_pixels(self, figure: Figure, out: io.BytesIO, form: str) -> None:
-        """Write a PNG, or a WebP at twice the density, in few colours: a third of the size, no visible change."""
+        """Write a PNG, a JPEG, or a WebP at twice the density.
+
+        In few colours a drawing takes a third of the size, without a visible change.
+        """
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from PIL import Image, PngImagePlugin
 
-        figure.set_dpi(DPI if form == "png" else 2 * DPI)
+        figure.set_dpi(2 * DPI if form == "webp" else DPI)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()
         image = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
-        image = image.quantize(COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        if form == "jpeg":
+            image.save(out, "jpeg", quality=60, optimize=True)
+            return
+        image = image.quantize(
+            PHOTO_COLOURS if self._photos else COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
+        )
         if form == "webp":
             image.convert("RGB").save(out, "webp", lossless=True, quality=50, method=2)
             return
@@ -266,10 +276,10 @@ class Photographs:
 
 @contextlib.contextmanager
 def plain_style() -> Iterator[None]:
-    """Draw in one style: the reader's own must not make the background transparent or the hatching thick."""
+    """Draw in one style: the reader's own must not make the background transparent."""
     from matplotlib import style
 
-    with warnings.catch_warnings(), style.context(["default", {"svg.hashsalt": "labkit", "hatch.linewidth": HATCH}]):
+    with warnings.catch_warnings(), style.context(["default", {"svg.hashsalt": "labkit"}]):
         # A name in a script that the font lacks is drawn as boxes; the text equivalent has it in full.
         warnings.filterwarnings("ignore", message="(?s)Glyph .* missing")
         yield

@@ -5,7 +5,7 @@
 const LONG = 2 ** 32 - 1; // a duration that stands in the column of long ones
 const WIDE = 3; // CSS pixels from which a span is drawn as itself
 const FADED = 0.22; // the opacity of spans that are not what is searched for
-const AXIS = 26, NAMES = 230, RIGHT = 66, STRIP = 15; // CSS pixels: axis, names, busy shares, a strip of the overview
+const AXIS = 26, NAMES = 140, RIGHT = 66; // CSS pixels: axis, names, busy shares
 
 const clamp = (x, low, high) => Math.max(Math.min(x, high), low);
 const decoded = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
@@ -32,26 +32,39 @@ export function parse(view) {
     end[i] = start[i] + lasts;
     total[i + 1] = total[i] + lasts;
   }
-  for (const entry of layout.legend) entry.times = entry.times.map(duration).join(" → ");
   layout.series = layout.runs.flatMap((run, r) => {
     Object.assign(run.gap, { run: r, lane: 0, end: run.gap.start.map((from, k) => from + run.gap.length[k]) }); // a series, too
     return run.lanes.flatMap((lane, k) => {
       lane.index = k;
-      return lane.rows.flatMap((row) => row.series = row.series.map(([category, thread, process, track, first, count, steps]) => {
+      const seriesOf = (row) => row.series.map(([kind, thread, process, track, first, count, steps]) => {
         const cut = (values, from = first, more = 0) => values.subarray(from, from + count + more);
         const columns = { start: cut(start), end: cut(end), total: cut(total, first, 1), name: cut(layout.name) };
         const step = steps < 0 ? null : cut(layout.step, steps);
-        return { run: r, lane: k, row, category, thread, process, track, step, ...columns };
-      }));
+        return { run: r, lane: k, row, ...layout.kinds[kind], thread, process, track, step, ...columns };
+      });
+      lane.own = seriesOf({ series: lane.own });
+      return [...lane.rows.flatMap((row) => row.series = seriesOf(row)), ...lane.own];
     });
   });
-  const works = (row) => row.h > 4, busy = ({ category }) => !["iterator", "wait"].includes(layout.categories[category].key);
+  const open = layout.layers.findIndex(({ look }) => look === "outline");
+  for (const s of layout.series) {
+    Object.assign(s, { around: s.layer === open, parts: partsOf(s) });
+    s.inLane = s.nested === 2 ? [[open, 0, 1]] : s.parts;
+  }
   for (const { items } of Object.values(layout.layouts)) for (const item of items) {
     item.facts = layout.runs[item.run];
-    item.lane = item.band ? { ...item, kind: "band", rows: [] } : item.facts.lanes[item.lane];
-    item.series = item.band?.flatMap((k) => item.facts.lanes[k].rows.filter(works).flatMap((row) => row.series.filter(busy)));
+    if (item.lane >= 0) { item.lane = item.facts.lanes[item.lane]; continue; }
+    item.band = item.facts.band;
+    item.lane = { kind: "band", name: item.name, rows: [] };
+    item.series = item.band.lanes.flatMap((k) => [
+      ...item.facts.lanes[k].rows.flatMap((row) => row.series.filter((s) => !s.around && !s.nested)), ...item.facts.lanes[k].own]);
   }
   return layout;
+}
+
+// In which layers a span is drawn, and which part of its height: its work below, what it waits for above.
+function partsOf({ layer, waits, share }) {
+  return [[layer, 0, share], [waits, share, 1]].filter(([, from, to]) => to > from);
 }
 
 // A span of a series or a gap of a run; `cause` is what a gap waited for, where that is known.
@@ -173,17 +186,12 @@ function elide(text, room, size, bold) {
   return [...cuts("", 1), ...cuts(" ", 2), text].findLast(fits) ?? "";
 }
 
-// The lines of a hatching on a tile of 8 pixels, as an SVG path; dots are short lines.
-const HATCHINGS = { "/": "M-1 9L9-1M-5 5L5-5M3 13L13 3", "\\": "M-1-1L9 9M3-5L13 5M-5 3L5 13", "|": "M2 0V8M6 0V8",
-  "-": "M0 2H8M0 6H8", "+": "M0 4H8M4 0V8", x: "M-1-1L9 9M-1 9L9-1", ".": "M1.2 2H2.8M2 1.2V2.8M5.2 6H6.8M6 5.2V6.8" };
-
 class CanvasPen {
   constructor(canvas, width, height, scale = window.devicePixelRatio || 1) {
     canvas.width = Math.max(Math.round(width * scale), 1);
     canvas.height = Math.max(Math.round(height * scale), 1);
     this.context = canvas.getContext("2d");
     this.context.setTransform(scale, 0, 0, scale, 0, 0);
-    this.patterns = {};
   }
   rect(x, y, w, h, fill) { this.context.fillStyle = fill; this.context.fillRect(x, y, w, h); }
   shape(points, fill) {
@@ -193,17 +201,12 @@ class CanvasPen {
     this.context.fill();
   }
   box(x, y, w, h, strokeStyle, lineWidth = 1) { Object.assign(this.context, { strokeStyle, lineWidth }).strokeRect(x, y, w, h); }
-  hatch(x, y, w, h, [mark], ink) { this.rect(x, y, w, h, this.patterns[mark + ink] ??= this.pattern(HATCHINGS[mark], ink)); }
-  pattern(path, strokeStyle) {
-    const tile = Object.assign(document.createElement("canvas"), { width: 8, height: 8 });
-    Object.assign(tile.getContext("2d"), { strokeStyle }).stroke(new Path2D(path));
-    return this.context.createPattern(tile, "repeat");
-  }
   dashed(path, strokeStyle) {
     this.context.setLineDash([4, 3]);
-    Object.assign(this.context, { strokeStyle, lineWidth: 1.5 }).stroke(new Path2D(path));
+    this.line(path, strokeStyle, 1.5);
     this.context.setLineDash([]);
   }
+  line(path, strokeStyle, lineWidth = 1) { Object.assign(this.context, { strokeStyle, lineWidth }).stroke(new Path2D(path)); }
   text(x, y, text, size, fill, align = "left", bold = false) {
     const font = fontOf(size, bold);
     if (this.font !== font) this.context.font = this.font = font;
@@ -221,7 +224,6 @@ class SvgPen {
   constructor(width, height, title, about) {
     this.frame = { width, height, viewBox: `0 0 ${width} ${height}`, role: "img", "font-family": FAMILY };
     this.marks = [element("title", {}, escaped(title)), element("desc", {}, escaped(about))];
-    this.patterns = {};
     this.fade(1);
   }
   get page() { return element("svg", { xmlns: "http://www.w3.org/2000/svg", ...this.frame }, this.marks.join("\n")); }
@@ -229,13 +231,8 @@ class SvgPen {
   rect(x, y, width, height, fill) { this.put("rect", { x, y, width, height, fill }); }
   shape(points, fill) { this.put("polygon", { points: points.map(rounded).join(" "), fill }); }
   box(x, y, width, height, stroke, line = 1) { this.put("rect", { x, y, width, height, fill: "none", stroke, "stroke-width": line }); }
-  hatch(x, y, w, h, [mark], ink) { this.rect(x, y, w, h, this.patterns[mark + ink] ??= this.pattern(HATCHINGS[mark], ink)); }
-  pattern(d, stroke) {
-    const id = `p${this.marks.length}`;
-    this.marks.push(element("pattern", { id, width: 8, height: 8, patternUnits: "userSpaceOnUse" }, element("path", { d, stroke })));
-    return `url(#${id})`;
-  }
   dashed(d, stroke) { this.put("path", { d, stroke, "stroke-width": 1.5, "stroke-dasharray": "4 3" }); }
+  line(d, stroke, line = 1) { this.put("path", { d, stroke, "stroke-width": line, fill: "none" }); }
   text(x, y, text, size, fill, align = "left", bold = false) {
     const style = { "text-anchor": { left: "start", right: "end", center: "middle" }[align], "dominant-baseline": "central" };
     this.put("text", { x, y, fill, "font-size": size, "font-weight": bold ? "bold" : "normal", ...style }, escaped(text));
@@ -261,11 +258,12 @@ function spansOf(layout, run) {
 function paint(view, pen, top, width, height, all = false) {
   const { colours, left, right, matches, plan, compared } = view, below = top + height - AXIS, room = view.lanesHeight();
   const scroll = all ? 0 : view.scroll = clamp(view.scroll, 0, plan.height - room);
+  view.seen = new Set();
   pen.rect(0, top, width, height, colours.background);
   pen.clip(0, top, width, height - AXIS);
   for (const head of plan.heads) {
-    const { label, figures, edge } = view.layout.runs[head.run], y = top + head.y - scroll + head.h / 2;
-    const parts = [label, compared && `${compared} steps: ${duration(edge[compared])}`, ...figures.split(" · ")];
+    const { label, heading, edge } = view.layout.runs[head.run], y = top + head.y - scroll + head.h / 2;
+    const parts = [label, compared && `${compared} steps: ${duration(edge[compared])}`, ...heading.split(" · ")];
     while (parts.length > 1 && textWidth(joined(...parts), 12, true) > right - 12) parts.pop();
     pen.text(4, y, elide(joined(...parts), right - 12, 12, true), 12, colours.ink, "left", true);
   }
@@ -274,16 +272,17 @@ function paint(view, pen, top, width, height, all = false) {
     const y = top + p.y - scroll, middle = y + p.h / 2, bold = p.lane.kind === "accelerator";
     pen.rect(left, y, Math.max(Math.min(view.x(p.facts.span_ns), right) - left, 0), p.h, colours.lane);
     pen.text(left - 6, middle, elide(p.name, left - 12, 12, bold), 12, colours.ink, "right", bold);
-    if (right < width - 20) pen.text(right + 6, middle, p.lane.busy, 12, colours.ink, "left", bold);
+    if (right < width - 20 && !p.band) pen.text(right + 6, middle, p.lane.busy, 12, colours.ink, "left", bold);
+    if (p.band) paintScale(view, pen, p, y);
   }
   pen.clip(left, top, right - left, height - AXIS);
   for (const p of visible) {
     const y = top + p.y - scroll;
     paintSteps(view, pen, p, y);
-    if (p.lane.kind === "accelerator") paintGaps(view, pen, p, y);
+    if (p.lane.index === 0) paintGaps(view, pen, p, y);
     if (p.band) paintBand(view, pen, p, y);
     for (const row of p.lane.rows) {
-      const high = y + row.y * p.scale, h = row.h * p.scale;
+      const high = y + row.y, h = row.h;
       pen.fade(matches ? FADED : 1);
       paintRow(view, pen, row.series, high, h);
       pen.fade(1);
@@ -294,8 +293,8 @@ function paint(view, pen, top, width, height, all = false) {
     veil(pen, 0.8, end, y, right - end, p.h, colours.background);
     pen.rect(end - 1, y, 2, p.h, colours.ink);
   }
-  if (view.selected) paintSelected(view, pen, top - scroll);
   pen.free();
+  paintOutlines(view, pen, top - scroll, !all && view.tour?.stops[[0, 1, 1][view.tour.step]]);
   pen.free();
   paintAxis(view, pen, below);
   if (view.measured) paintMeasure(view, pen, top, below);
@@ -312,64 +311,93 @@ function paintSteps(view, pen, { facts: { edge }, h }, y) {
 
 function paintRow(view, pen, list, y, h, outlined = false) {
   const { first, last, left, pixel, colours } = view, room = view.right - left;
-  const shown = list.filter((s) => !view.hidden.has(s.category));
   // Where most spans are too short to be seen, columns of four pixels: single ones would be noise.
-  const count = shown.reduce((sum, s) => sum + above(s.start, last) - above(s.end, first), 0);
+  const count = list.reduce((sum, s) => sum + above(s.start, last) - above(s.end, first), 0);
   const size = count > room / 3 ? 4 : 1, width = Math.max(Math.ceil(room / size), 1), base = new Float64Array(width);
   const end = first + width * size * pixel; // columns of whole pixels; the last one may lie beyond the edge
-  const layers = shown.map((s) => columns(s, first, end, width, WIDE * pixel));
-  shown.forEach((s, k) => paintShare(pen, layers[k].share, base, left, size, y, h, colours.fill[s.category]));
-  shown.forEach((s, k) => layers[k].wide.forEach((i) => {
+  const found = list.map((s) => columns(s, first, end, width, WIDE * pixel));
+  list.forEach((s, k) => view.shown(s).forEach(([layer, from, to]) => {
+    paintShare(view, pen, to - from < 1 && !s.around ? found[k].share.map((part) => part * (to - from)) : found[k].share, base, size, y, h, layer);
+  }));
+  list.forEach((s, k) => found[k].wide.forEach((i) => {
     const [x, x2] = view.edges(s.start[i], s.end[i], 2);
     paintSpan(view, pen, s, i, x, y, x2 - x, h);
     if (outlined) pen.box(x + 0.5, y + 0.5, x2 - x - 1, h - 1, colours.ink);
   }));
 }
 
-// How many threads of a band do what, in columns of four pixels.
-function paintBand(view, pen, { series, most, cores, h }, y) {
-  const { first, left, pixel, colours } = view, width = Math.max(Math.ceil((view.right - left) / 4), 1), base = new Float64Array(width);
-  view.layout.categories.forEach((_, category) => {
-    const share = new Float64Array(width), mine = view.hidden.has(category) ? [] : series.filter((s) => s.category === category);
-    for (const s of mine) columns(s, first, first + width * 4 * pixel, width, Infinity).share.forEach((part, c) => { share[c] += part / most; });
-    paintShare(pen, share, base, left, 4, y, h, colours.fill[category]);
+// How many threads of a band do what, in columns of four pixels; work on more cores than there are waits for a core.
+function paintBand(view, pen, p, y) {
+  const { series, band: { most, cores }, h } = p, { first, left, pixel, layout } = view;
+  const width = Math.max(Math.ceil((view.right - left) / 4), 1), base = new Float64Array(width), end = first + width * 4 * pixel;
+  const threads = layout.layers.map(() => new Float64Array(width)), filled = layout.layers.filter(({ look }) => look === "filled").length;
+  for (const s of series) {
+    const { share } = columns(s, first, end, width, Infinity);
+    for (const [layer, from, to] of s.parts) for (let c = 0; c < width; c++) threads[layer][c] += share[c] * (to - from);
+  }
+  for (let c = 0; cores && c < width; c++) {
+    let work = 0;
+    for (let k = 0; k < filled; k++) work += threads[k][c];
+    for (let k = 0; work > cores && k < filled; k++) threads[k][c] *= cores / work;
+    threads[layout.core_wait][c] += Math.max(work - cores, 0);
+  }
+  p.threads = threads;
+  threads.forEach((share, layer) => {
+    if (!view.hidden.has(layer)) paintShare(view, pen, share.map((part) => part / most), base, 4, y, h, layer);
   });
-  if (cores) pen.dashed(`M${left} ${y + h * (1 - cores / most)}H${view.right}`, colours.ink);
+  if (!cores) return;
+  pen.dashed(`M${left} ${y + h * (1 - cores / most)}H${view.right}`, view.colours.ink);
+  view.seen.add(layout.layers.length - 1);
 }
 
-// Stack shares of columns on those in `base`: many columns beside each other as one shape, along its top and back.
-function paintShare(pen, share, base, left, size, y, h, fill) {
-  const n = share.length, bottom = y + h;
+// Beside a band: how many threads its height stands for, and the number of cores at its dashed line.
+function paintScale({ colours: { muted }, left, right, width }, pen, { band: { most, cores }, h }, y) {
+  if (h > 44) for (const [number, at] of [[most, y + 6], [0, y + h - 6]]) pen.text(left - 6, at, String(number), 10, muted, "right");
+  if (cores && right < width - 20) pen.text(right + 6, Math.max(y + h * (1 - cores / most), y + 6), `${cores} core${cores > 1 ? "s" : ""}`, 11, muted);
+}
+
+// Stack shares of columns on those in `base`: many columns beside each other as one shape, along its top and back. What
+// is hollow has a line on its top.
+function paintShare(view, pen, share, base, size, y, h, layer) {
+  const { left, colours } = view, n = share.length, bottom = y + h, { look } = view.layout.layers[layer];
+  const inside = colours[["filled", "idle"].includes(look) ? "fill" : "tint"][layer];
   for (let c = 0; c < n; c++) {
     if (!share[c]) continue;
     const from = c, points = [];
     const step = (a, b, high) => points.push(left + a * size, bottom - high * h, left + b * size, bottom - high * h);
     while (c < n && share[c]) c++;
     const least = c - from < 3 ? 0.5 / h : 0; // what stands alone is seen
-    for (let k = from; k < c; k++) step(k, k + 1, base[k] + Math.max(share[k], least));
+    for (let k = from; k < c; k++) step(k, k + 1, Math.min(base[k] + Math.max(share[k], least), 1)); // kernels overlap
+    const top = look === "hollow" && `M${points.map(rounded).join(" ").replace(/^(\S+ \S+) /, "$1L")}`;
     for (let k = c - 1; k >= from; k--) step(k + 1, k, base[k]);
-    pen.shape(points, fill);
+    pen.shape(points, inside);
+    if (top) pen.line(top, colours.fill[layer]);
+    view.seen.add(layer);
   }
   for (let c = 0; c < n; c++) base[c] += share[c];
 }
 
 function paintSpan(view, pen, s, i, x, y, w, h) {
-  const { fill, on, background } = view.colours, { key, label, hatch } = view.layout.categories[s.category];
-  if (key === "wait") return paintIdle(view, pen, x, y, w, h);
-  pen.rect(x, y, w, h, fill[s.category]);
+  const { fill, on, tint, ink, background } = view.colours, { layers, runs, categories } = view.layout;
+  for (const [layer, from, to] of view.shown(s)) {
+    const { look } = layers[layer], top = y + h * (1 - to), high = h * (to - from);
+    view.seen.add(layer);
+    if (look === "idle") return paintIdle(view, pen, x, y, w, h);
+    if (look === "outline") return pen.box(x + 0.5, y + 0.5, w - 1, h - 1, fill[layer]);
+    pen.rect(x, top, w, high, look === "hollow" ? tint[layer] : fill[layer]);
+    if (look === "hollow" && high > 2) pen.box(x + 0.5, top + 0.5, w - 1, high - 1, fill[layer]);
+  }
+  if (!view.shown(s).length) return;
   if (w > 4 && h > 3) pen.rect(x + w - 0.6, y, 0.6, h, background); // neighbours of one colour stay two
-  if (hatch && h >= 8 && w >= 6) pen.hatch(x, y, w, h, hatch, background);
   if (h < 10 || w < 26) return;
-  const step = stepOf(s, i), name = key === "train" && step >= 0 ? `step ${step}` : view.layout.runs[s.run].names[s.name[i]];
-  const words = [name, label].find((choice) => textWidth(choice, 11) + 8 <= w); // whole words, or none
-  if (!words) return;
-  const size = textWidth(words, 11) + 4;
-  if (hatch) pen.rect(x + w / 2 - size / 2, y + 1, size, h - 2, fill[s.category]);
-  pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, on[s.category], "center");
+  const step = stepOf(s, i), name = categories[s.category].key === "train" && step >= 0 ? `step ${step}` : runs[s.run].names[s.name[i]];
+  const words = [name, layers[s.layer].label.split(": ").pop()].find((choice) => textWidth(choice, 11) + 8 <= w); // whole words, or none
+  if (words) pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, s.share > 0.5 ? on[s.layer] : ink, "center");
 }
 
 // Idle time: in its strong colour, with the first of several words that fits.
 function paintIdle(view, pen, x, y, w, h, ...choices) {
+  view.seen.add(view.idle);
   pen.rect(x, y, w, h, view.colours.gap);
   const words = h > 12 && w > 30 && choices.find((choice) => textWidth(choice, 11, true) + 8 < w); // measuring takes its time
   if (words) pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, view.colours.on_gap, "center", true);
@@ -384,19 +412,21 @@ function paintGaps(view, pen, p, y) {
   }
 }
 
-// Outline what is selected, and for a gap the span it waited for, joined by a line.
-function paintSelected(view, pen, top) {
-  const { ink, background } = view.colours;
-  const [chosen, waited] = [view.selected, view.selected.cause].map((item) => {
+// Outline what is selected, and for a gap the span it waited for, with an arrow to it; and most of all what is asked for.
+function paintOutlines(view, pen, top, asked) {
+  const { selected, colours: { ink, background } } = view;
+  const [chosen, waited] = [selected, selected?.cause, asked].map((item) => {
     const p = item && view.placeOf(item.run, item.lane), [x, x2] = p ? view.edges(item.from, item.to, 4) : [0, -1];
     if (x2 < x) return null;
-    const { y, h } = !p.band && item.row || { y: 0, h: p.lane.height ?? p.h }, high = top + p.y + y * p.scale, low = high + h * p.scale;
-    const around = [x - 1, high - 1, Math.max(x2 - x, 2) + 2, low - high + 2];
-    pen.box(...around, background, 5);
-    pen.box(...around, ink, 2.5);
-    return { x: rounded((x + x2) / 2), high: rounded(high), low: rounded(low) };
+    const { y, h } = !p.band && item.row || { y: 0, h: p.lane.height ?? p.h }, around = [x - 1, top + p.y + y - 1, Math.max(x2 - x, 2) + 2, h + 2];
+    for (const [colour, width] of [[background, 5], [ink, 2.5]]) pen.box(...around, colour, item === asked ? 1.6 * width : width);
+    return { x, x2, high: top + p.y + y };
   });
-  if (chosen && waited) pen.dashed(`M${chosen.x} ${chosen.low}L${waited.x} ${waited.high}`, ink);
+  if (!chosen || !waited) return;
+  const to = (waited.x + waited.x2) / 2, from = clamp(to, chosen.x, chosen.x2), tip = waited.high - 2;
+  const path = `M${rounded(from)} ${rounded(chosen.high + 4)}L${rounded(to)} ${rounded(tip - 8)}`;
+  for (const [colour, width] of [[background, 7], [ink, 2.5]]) pen.line(path, colour, width);
+  pen.shape([to, tip, to - 7, tip - 10, to + 7, tip - 10], ink);
 }
 
 function paintAxis(view, pen, y) {
@@ -428,41 +458,20 @@ function paintMeasure(view, pen, top, below) {
   pen.text(x, below - 9.5, words, 12, ink, "center", true);
 }
 
-// The whole run: in the upper strip the accelerator's busy share, in the lower one the pipeline's, on average.
-function paintStrips(view, pen) {
-  const { colours, left, right, layout, span } = view;
-  layout.runs.forEach((run, r) => Object.entries(run.busy).forEach(([what, strip], k) => {
-    const y = r * (2 * STRIP + 4) + k * (STRIP + 1), width = run.span_ns / span * (right - left);
-    const words = layout.runs.length > 1 ? `${run.label}: ${what}` : `${what} busy`;
-    pen.text(left - 6, y + STRIP / 2, elide(words, left - 12, 10), 10, colours.muted, "right");
-    pen.rect(left, y, width, STRIP, colours.lane);
-    paintShare(pen, strip, new Float64Array(strip.length), left, width / strip.length, y, STRIP, colours.fill[k ? 5 : 1]);
-  }));
-}
-
-// The part of the run that is seen: a frame over the strips, and a veil over the rest of them.
-function paintFrame(view, pen, height) {
-  const { colours, left, right } = view, [from, to] = [view.first, view.last].map((t) => left + t / view.span * (right - left));
-  for (const [a, b] of [[left, from], [to, right]]) veil(pen, 0.55, a, 0, b - a, height - 2, colours.background);
-  pen.box(from + 0.75, 0.75, Math.max(to - from - 1.5, 2), height - 3.5, colours.ink, 1.5);
-}
-
-// The sample of a category, of the gaps (null) or of the line of the cores (-1) in a legend.
-function paintSample(view, pen, x, y, w, h, category) {
-  const { fill, background, ink } = view.colours, { key, hatch } = view.layout.categories[category] ?? { key: "wait" };
-  if (category < 0) return pen.dashed(`M${x} ${y + h / 2}h${w}`, ink);
-  if (key === "wait") return paintIdle(view, pen, x, y, w, h);
-  if (key === "iterator") return pen.rect(x, y + h / 2 - 2, w, 4, fill[category]);
-  pen.rect(x, y, w, h, fill[category]);
-  if (hatch) pen.hatch(x, y, w, h, hatch, background);
+// The sample of a layer in a legend.
+function paintSample(view, pen, x, y, w, h, layer) {
+  const { fill, tint, ink } = view.colours, { look } = view.layout.layers[layer];
+  if (look === "line") return pen.dashed(`M${x} ${y + h / 2}h${w}`, ink);
+  if (look !== "outline") pen.rect(x, y, w, h, look === "hollow" ? tint[layer] : fill[layer]);
+  if (["hollow", "outline"].includes(look)) pen.box(x + 0.75, y + 0.75, w - 1.5, h - 1.5, fill[layer], 1.5);
 }
 
 // Title, lanes and legend as one picture, with the pen that is made for a height.
 function paintSheet(view, penOf) {
   const { colours, width, layout } = view, body = view.plan.height + AXIS;
   const lines = [layout.title, ...layout.runs.map((run) => run.head)], top = 10 + lines.length * 18;
-  const legend = layout.legend.filter(({ category }) => !view.hidden.has(category));
-  const words = legend.map(({ label, times }) => `${label} ${times}`), cell = Math.max(...words.map((w) => textWidth(w, 12))) + 52;
+  const all = layout.layers.map(({ label }, layer) => ({ label, layer })), legend = all.filter(({ layer }) => view.seen.has(layer));
+  const cell = Math.max(0, ...legend.map(({ label }) => textWidth(label, 12))) + 52;
   const across = Math.max(Math.floor((width - 8) / cell), 1), height = top + body + 14 + Math.ceil(legend.length / across) * 20;
   const pen = penOf(height);
   pen.rect(0, 0, width, height, colours.background);
@@ -471,10 +480,10 @@ function paintSheet(view, penOf) {
     pen.text(10, 16 + k * 18, elide(line, width - 20, size, !k), size, k ? colours.muted : colours.ink, "left", !k);
   });
   paint(view, pen, top, width, body, true);
-  legend.forEach(({ category }, k) => {
+  legend.forEach(({ layer, label }, k) => {
     const x = 10 + k % across * cell, y = top + body + 18 + Math.floor(k / across) * 20;
-    paintSample(view, pen, x, y - 6, 24, 12, category);
-    pen.text(x + 30, y, words[k], 12, colours.ink);
+    paintSample(view, pen, x, y - 6, 24, 12, layer);
+    pen.text(x + 30, y, label, 12, colours.ink);
   });
   return pen;
 }
@@ -485,7 +494,8 @@ function spanWords(layout, { series: s, i, from, to }) {
   const run = layout.runs[s.run], lane = run.lanes[s.lane].name, [thread] = run.threads[s.thread], name = run.names[s.name[i]];
   const step = stepOf(s, i), during = run.number[above(run.edge, from) - 1];
   const when = step >= 0 ? `step ${step}` : during === undefined ? "" : `during step ${during}`;
-  const what = joined(duration(to - from), layout.categories[s.category].label);
+  const { label } = layout.layers[s.around ? s.layer : s.share ? s.layer : s.waits], part = s.share > 0 && s.share < 1;
+  const what = joined(duration(to - from), label, part && `${percent(s.share)} of it on a core, else ${layout.layers[s.waits].label}`);
   const where = joined(`thread ${thread}`, lane !== thread && `lane ${lane}`, run.label);
   return [name, what, where, `${exactly(from)} to ${exactly(to)} ms`, joined(when, ordinal(layout, run, s.name[i], from))];
 }
@@ -495,18 +505,36 @@ function ordinal(layout, run, name, t) {
   const starts = exported(run).flatMap((s) => named(s, new Set([name])).map((i) => s.start[i]));
   const all = starts.length, place = starts.filter((start) => start < t).length + 1;
   const image = run.images && Math.abs(all - run.images) <= 0.1 * run.images;
-  return image ? `image ${grouped(place)} of ${grouped(all)} by order of start` : `${grouped(place)} of ${grouped(all)} of this name`;
+  return image ? `${run.noun} ${grouped(place)} of ${grouped(all)} by order of start` : `${grouped(place)} of ${grouped(all)} of this name`;
 }
 
-function gapWords(layout, { run: r, i, from, to, cause }) {
+function gapWords(layout, { run: r, i, from, to, cause }, outlined) {
   const run = layout.runs[r], { gap, gaps } = run, name = run.names[gap.for_name[i]], lane = run.lanes[cause?.lane]?.name;
   const head = `Gap ${grouped(i + 1)} of ${grouped(gap.start.length)}${run.label ? `, ${run.label}` : ""}: ${duration(to - from)}`;
   return [
     `${head}, ${exactly(from)} to ${exactly(to)} ms`,
     gaps.texts[i] ?? `Mostly ${gaps.kinds[gap.kind[i]]}${name ? `: ${name}` : ""}.`,
     gaps.parts[i] && `of which ${gaps.parts[i]}`,
-    lane && `Waited for ${name || "span"} on ${lane}, ${exactly(cause.from)} to ${exactly(cause.to)} ms (outlined).`,
+    lane && `Waited for ${name || "span"} on ${lane}, ${exactly(cause.from)} to ${exactly(cause.to)} ms${outlined ? " (outlined)" : ""}.`,
   ];
+}
+
+// The span that a gap waited for; null where none is known.
+function causeOf({ runs }, { run, i, cause }) {
+  const list = cause ? runs[run].lanes[cause.lane].rows.flatMap((row) => row.series) : [];
+  const same = ({ series, i: k, from, to }) => from === cause.from && to === cause.to && series.name[k] === runs[run].gap.for_name[i];
+  return list.map((s) => itemOf(s, above(s.start, cause.from) - 1)).find(same) ?? null;
+}
+
+// A gap, what it waited for, and the work on one photo: the shortest span around that of which there is one for each image.
+function stopsFrom(layout, gap) {
+  const cause = causeOf(layout, gap), run = layout.runs[gap.run], size = ({ from, to }) => to - from;
+  const place = ({ series, i, from }) => ordinal(layout, run, series.name[i], from);
+  const threads = layout.series.filter((s) => cause && s.run === gap.run && run.lanes[s.lane].kind === "pipeline");
+  const around = threads.map((s) => itemOf(s, above(s.start, cause.from) - 1)).filter((open) => open.to >= cause.to && size(open) > size(cause));
+  const photo = around.sort((a, b) => size(a) - size(b)).find((open) => place(open).startsWith("image "));
+  const words = photo && [`One photo: ${place(photo)}`, `${duration(size(photo))} from the first operation to the last one`];
+  return photo ? [gap, cause, { ...photo, words }] : null;
 }
 
 function measureWords(layout, { from, to }) {
@@ -553,7 +581,7 @@ export class View {
   constructor(el, data, look) {
     el.insertAdjacentHTML("beforeend", look.page);
     const root = el.lastElementChild;
-    Object.assign(this, { el, root, look, hidden: new Set(), mode: "stacked", scroll: 0, painted: 0 });
+    Object.assign(this, { el, root, look, hidden: new Set(), seen: new Set(), mode: "band", scroll: 0, painted: 0 });
     this.range = look.last ? { first: 0, last: look.last } : {}; // the part of the axis that is seen, if it is not all
     for (const node of root.querySelectorAll("[data-part]")) this[node.dataset.part] = node;
     for (const node of root.querySelectorAll("button")) node.title = node.getAttribute("aria-label");
@@ -561,7 +589,6 @@ export class View {
     root.onclick = ({ target }) => this.act(target.closest("button"));
     takeKeys(this);
     takePointer(this);
-    takeOverview(this);
     for (const watch of [sizes, sights]) watch.observe(root);
     this.update(data);
   }
@@ -575,7 +602,8 @@ export class View {
   button(name) { return this.root.querySelector(`[name=${name}]`); }
   press(node, on, words) { node.ariaPressed = String(on); this.say(words); this.later(); }
   say(words) { this.live.textContent = words; }
-  wordsOf(item) { return (item.row ? spanWords : gapWords)(this.layout, item); }
+  get spoken() { return [...this.detail.children].map((node) => node.textContent).filter(Boolean).join(": "); }
+  wordsOf(item) { return item.words ?? (item.row ? spanWords(this.layout, item) : gapWords(this.layout, item, item.cause && this.placeOf(item.run, item.cause.lane))); }
 
   destroy() {
     for (const watch of [sizes, sights]) watch.unobserve(this.root);
@@ -585,17 +613,16 @@ export class View {
 
   // Show another layout; the part of the axis that is seen stays, unless all of it was seen.
   update(data) {
-    const layout = this.layout = parse(data), one = layout.runs.length === 1;
+    const layout = this.layout = parse(data), [run, other] = layout.runs;
     this.first = 0;
     this.last = this.span = Math.max(layout.span_ns, 1);
     this.keep(this.range);
     this.selected = this.measured = this.themeName = null; // an item, see itemOf; from and to; what the colours are for
-    if (one) this.mode = "stacked";
-    this.button("overlay").hidden = one;
-    this.button("lanes").hidden = !this.layout.layouts.stacked.items.some((p) => p.band);
+    this.idle = layout.layers.findIndex(({ look }) => look === "idle");
     this.title.textContent = layout.title;
-    this.heads.innerHTML = layout.runs.map(({ head }) => `<details class="lt-run"><summary>${escaped(head)}</summary></details>`).join("");
-    this.legend.innerHTML = layout.legend.map((entry) => this.legendEntry(entry)).join("");
+    this.heads.textContent = other || this.look.heading === false ? "" : ` ${joined("", run.heading) && `· ${run.heading}`}`;
+    this.about.textContent = layout.runs.map(({ label, headline, figures }) => joined(label, headline, figures)).join("\n");
+    this.legend.innerHTML = layout.layers.map((entry, layer) => this.legendEntry(entry, layer)).join("");
     this.find(this.search.value);
     this.tables();
     this.describe();
@@ -603,44 +630,50 @@ export class View {
   }
 
   // The part of the axis that was seen before, if it was a part and is still there.
-  keep({ first, last }) { if (first < this.span) this.show(first, Math.min(last, this.span), true); }
+  keep({ first, last, toured }) {
+    if (first < this.span) this.show(first, Math.min(last, this.span), true);
+    this.range.toured = toured;
+    this.startTour();
+  }
 
-  // Where the lanes stand, one below the other or woven.
-  get plan() { return this.layout.layouts[this.apart ? `${this.mode} lanes` : this.mode]; }
+  // Where the rows stand.
+  get plan() { return this.layout.layouts[this.mode]; }
+  // The parts of a series that are not hidden.
+  shown({ inLane }) { return this.hidden.size ? inLane.filter(([layer]) => !this.hidden.has(layer)) : inLane; }
   placeOf(run, lane) {
     const mine = this.plan.items.filter((p) => p.run === run);
-    return mine.find((p) => p.lane.index === lane) ?? mine.find((p) => p.band?.includes(lane));
+    return mine.find((p) => p.lane.index === lane) ?? mine.find((p) => p.band?.lanes.includes(lane));
   }
   lanesHeight() { return Math.min(this.plan.height, Math.max((this.look.height ?? 520) - AXIS, 60)); }
 
-  legendEntry({ category, label, times }) {
-    const inside = `<canvas aria-hidden="true"></canvas><span>${label}</span><small>${times}</small>`;
-    const key = this.layout.categories[category]?.key, act = JSON.stringify(["hide", category, label]);
-    const title = `${label}: time of its own in each run, all threads together; press to hide or show`;
-    const press = { title, "aria-pressed": !this.hidden.has(category), "data-category": key, "data-act": act };
-    return element(key ? "button" : "span", { class: "lt-key", ...key && press }, inside);
+  legendEntry({ label, look }, layer) {
+    const inside = `<canvas aria-hidden="true"></canvas><span>${label}</span>`, act = JSON.stringify(["hide", layer]);
+    const press = { title: `${label}: press to hide or show`, "aria-pressed": !this.hidden.has(layer), "data-act": act };
+    const key = ["filled", "hollow"].includes(look);
+    return element(key ? "button" : "span", { class: "lt-key", "data-layer": layer, ...key && press }, inside);
   }
 
-  hide(category, label) {
-    const shown = this.hidden.delete(category), { key } = this.layout.categories[category];
-    if (!shown) this.hidden.add(category);
-    this.press(this.root.querySelector(`[data-category=${key}]`), shown, `${label} ${shown ? "shown" : "hidden"}`);
+  hide(layer) {
+    const shown = this.hidden.delete(layer), { label } = this.layout.layers[layer];
+    if (!shown) this.hidden.add(layer);
+    this.press(this.legend.children[layer], shown, `${label} ${shown ? "shown" : "hidden"}`);
   }
 
-  // Paint anew what no zoom changes: the samples of the legend and the strips of the overview.
+  // What is not in view has no sample in the legend.
+  weedLegend() {
+    [...this.legend.children].forEach((node, layer) => { node.hidden = !this.seen.has(layer) && !this.hidden.has(layer); });
+  }
+
+  // Paint anew what no zoom changes: the samples of the legend.
   recolour(theme, width) {
-    const { root, layout } = this, high = layout.runs.length * (2 * STRIP + 4), look = layout.themes[theme];
-    const names = layout.layouts["stacked lanes"].items.map(({ name }) => textWidth(name, 12, true) + 14);
-    const narrow = root.clientWidth < 700; // legend and headlines are folded
-    Object.assign(this, { themeName: theme, width, high, colours: look });
-    this.left = Math.round(Math.min(Math.max(110, ...names), 0.32 * width, NAMES));
-    root.classList.toggle("lt-narrow", narrow);
-    for (const head of this.heads.querySelectorAll("summary")) head.tabIndex = narrow ? 0 : -1; // it has something to unfold
-    for (const [key, value] of Object.entries({ ...look, high: `${high}px` })) root.style.setProperty(`--${key}`, value);
+    const { root, layout } = this, look = layout.themes[theme];
+    const names = Object.values(layout.layouts).flatMap(({ items }) => items).map(({ name }) => textWidth(name, 12, true) + 14);
+    Object.assign(this, { themeName: theme, width, colours: look });
+    this.left = Math.round(Math.min(Math.max(84, ...names), 0.32 * width, NAMES));
+    for (const [key, value] of Object.entries(look)) root.style.setProperty(`--${key}`, value);
     this.legend.querySelectorAll("canvas").forEach((canvas, k) => {
-      paintSample(this, new CanvasPen(canvas, 24, 13), 0, 0, 24, 13, layout.legend[k].category);
+      paintSample(this, new CanvasPen(canvas, 24, 13), 0, 0, 24, 13, k);
     });
-    paintStrips(this, new CanvasPen(this.strips, width, high));
   }
 
   later() { this.frame ??= requestAnimationFrame(() => { this.frame = null; this.redraw(); }); }
@@ -656,7 +689,7 @@ export class View {
     this.height = this.lanesHeight() + AXIS;
     this.canvas.style.height = `${this.height}px`;
     paint(this, new CanvasPen(this.canvas, this.width, this.height), 0, this.width, this.height);
-    paintFrame(this, new CanvasPen(this.overview, this.width, this.high), this.high);
+    this.weedLegend();
     this.root.dataset.painted = ++this.painted;
   }
 
@@ -681,6 +714,7 @@ export class View {
   }
 
   zoom(factor, at = (this.first + this.last) / 2) {
+    if (factor < 1 && this.tour?.step === 2) return this.step();
     const now = this.last - this.first, size = clamp(now * factor, Math.min(100, this.span), this.span);
     const first = clamp(at - (at - this.first) / now * size, 0, this.span - size);
     this.show(first, first + size);
@@ -695,16 +729,11 @@ export class View {
     this.show(from - (to - from) * 0.05, to + (to - from) * 0.05);
   }
 
-  overlay() {
-    if (this.layout.runs.length < 2) return;
-    const woven = this.mode === "stacked";
-    this.mode = woven ? "overlaid" : "stacked";
-    this.press(this.button("overlay"), woven, woven ? "lanes of the two runs side by side" : "one run below the other");
-  }
-
+  // From the band to lanes of the threads that do something, to all lanes, and back.
   lanes() {
-    this.apart = !this.apart;
-    this.press(this.button("lanes"), this.apart, this.apart ? "a lane for each worker" : "all workers in one band");
+    const modes = Object.keys(this.layout.layouts), k = (modes.indexOf(this.mode) + 1) % modes.length;
+    this.mode = modes[k];
+    this.press(this.button("lanes"), k > 0, ["all threads in one band", "a lane for each thread that works", "all lanes"][k]);
   }
 
   // The lane under a place of the canvas, and the span or the gap of the accelerator there; null outside.
@@ -712,25 +741,31 @@ export class View {
     if (x < 0 || x > this.width || y < 0 || y >= this.height - AXIS) return null;
     const at = y + this.scroll, place = this.plan.items.find((p) => at >= p.y && at < p.y + p.h);
     if (!place || x < this.left || x > this.right) return place ? { place } : null;
-    const t = this.timeAt(x), reach = 2 * this.pixel, inside = (at - place.y) / place.scale;
+    const t = this.timeAt(x), reach = 2 * this.pixel, inside = at - place.y;
     let item = null, least = Infinity;
     const consider = (series, beside) => {
       const [found, far] = nearest(series, t, reach - beside);
       if (found >= 0 && far + beside < least) [item, least] = [itemOf(series, found), far + beside];
     };
     for (const row of place.lane.rows) {
-      const off = Math.max(row.y - inside, inside - row.y - row.h, 0), shown = row.series.filter((s) => !this.hidden.has(s.category));
+      const off = Math.max(row.y - inside, inside - row.y - row.h, 0), shown = row.series.filter((s) => this.shown(s).length);
       if (off < 1) for (const s of shown) consider(s, off && reach / 4);
     }
-    if (place.lane.kind === "accelerator") consider(place.facts.gap, 0);
+    if (place.lane.index === 0) consider(place.facts.gap, 0);
+    const near = ({ run, lane, from, to }) => this.placeOf(run, lane) === place && t >= from - 3 * reach && t <= to + 3 * reach;
+    if (place.band) item = this.outlined.find(near);
     return { place, item };
   }
+
+  // Spans that are outlined: the cause of the selected gap, the selected one, and that of the tour.
+  get outlined() { return [causeOf(this.layout, this.selected ?? {}), this.selected, this.tour?.stops[1]].filter((item) => item?.row); }
 
   hover(x, y) {
     const { place, item } = this.hit(x, y) ?? {}, lane = place?.lane;
     let lines = null;
     if (item?.row) lines = this.wordsOf(item);
     else if (item) lines = [...this.wordsOf(item).slice(0, 2), item.cause && "click for the span it waited for"];
+    else if (place?.band) lines = this.threadsAt(place, x);
     else if (lane && x < this.left) lines = [lane.name, `${lane.busy} busy · spans: ${lane.spans}`, lane.note];
     this.canvas.style.cursor = item ? "pointer" : "default";
     this.tip.hidden = !lines;
@@ -742,11 +777,19 @@ export class View {
     this.tip.style.top = `${below + offsetHeight > height ? Math.max(below - offsetHeight - 28, 0) : below}px`;
   }
 
+  // What the threads of a band do at a place: how many in each layer.
+  threadsAt({ threads, band }, x) {
+    const column = Math.floor((x - this.left) / 4), known = threads?.map((layer) => layer[column] ?? 0) ?? [];
+    const words = known.flatMap((many, k) => many >= 0.05 ? [`${grouped(many, 1)} ${this.layout.layers[k].label}`] : []);
+    return x < this.left ? ["threads", `${band.busy} on cores on average`] : words.length ? ["threads", ...words] : null;
+  }
+
   select(item) {
     this.selected = item;
     this.sentence();
-    this.say(item ? this.detail.textContent : "selection cleared");
+    this.say(item ? this.spoken : "selection cleared");
     this.later();
+    if (item && this.tour?.step < 3) this.moveOn(item);
   }
 
   // Select something, and bring it into sight: a gap with what it waited for, as far as that is not much longer than the
@@ -769,15 +812,61 @@ export class View {
     if (item) this.go(item); else this.say(none);
   }
 
-  nextGap(way) { this.follow(this.layout.runs.flatMap(({ gap: g }) => Array.from(g.start, (_, i) => itemOf(g, i))), way, "there is no gap"); }
+  get gaps() { return this.layout.runs.flatMap(({ gap: g }) => Array.from(g.start, (_, i) => itemOf(g, i))); }
+  nextGap(way) { this.follow(this.gaps, way, "there is no gap"); }
   selectGap(run, k) { this.go(itemOf(this.layout.runs[run].gap, k)); }
+  cause() { const [item] = this.outlined; if (item) this.go(item); else this.say("first select a gap: press N"); }
   nextMatch(way) { this.follow(this.matches?.list ?? [], way, this.found.textContent); }
+
+  // The tour begins at the first gap that leads to a photo, unless it was made before; it goes on whenever its next stop
+  // is selected. Another gap leads to its own photo.
+  startTour() {
+    const gaps = this.look.tour && !this.range.toured ? this.gaps : [], stops = gaps.map((gap) => stopsFrom(this.layout, gap)).find(Boolean);
+    this.tour = stops ? { step: 0, stops } : null;
+    this.showTour();
+  }
+
+  showTour() {
+    const step = this.tour?.step, tick = (k) => k > step ? `${k}<span> to do</span>` : "✓<span> done</span>";
+    this.bar.hidden = !this.tour;
+    this.button("step").hidden = step > 2;
+    this.asks.textContent = this.look.tour?.[step] ?? "";
+    this.ticks.innerHTML = [1, 2, 3].map((k) => `<li>${tick(k)}</li>`).join("");
+  }
+
+  moveOn(item) {
+    const { tour } = this, stops = tour.stops = (!item.row && stopsFrom(this.layout, item)) || tour.stops;
+    const k = stops.findIndex(({ series, i }) => series === item.series && i === item.i), [, { from, to }] = stops;
+    if (k === 1 && tour.step === 2) return this.step();
+    if (k !== tour.step) return;
+    this.range.toured = ++tour.step > 2;
+    if (tour.step === 1 && (to - from) / this.pixel < 24) this.fit(); // what is to be clicked next is wide enough
+    this.showTour();
+    this.say(`${this.spoken} ${this.asks.textContent}`);
+    this.root.dispatchEvent(new CustomEvent("labkit-tour", { bubbles: true, detail: tour.step }));
+  }
+
+  // Do what the tour asks for; a photo is opened: in view with a lane for each thread.
+  step() {
+    const { step, stops } = this.tour, { from, to } = stops[2];
+    if (step < 2) return this.go(stops[step]);
+    this.show(from - (to - from) / 20, to + (to - from) / 20, true);
+    if (this.mode === "band") this.lanes();
+    this.select(stops[2]);
+  }
+
+  skip() {
+    this.keep({ toured: true });
+    this.canvas.focus({ preventScroll: true });
+    this.say("the tour is over");
+    this.later();
+  }
 
   measure() {
     this.measuring = !this.measuring;
     if (this.measuring) this.measured ??= this.selected; // for the keyboard
     this.sentence();
-    this.press(this.button("measure"), this.measuring, this.measuring ? this.detail.textContent : "measuring off");
+    this.press(this.button("measure"), this.measuring, this.measuring ? this.spoken : "measuring off");
   }
 
   find(words) {
@@ -788,9 +877,9 @@ export class View {
     if (!wanted) return;
     const names = layout.runs.map((run) => new Set(run.names.flatMap((name, k) => name.toLowerCase().includes(wanted) ? [k] : [])));
     const series = new Map(), list = [];
-    for (const s of layout.series) {
+    for (const s of layout.series.filter(({ thread }) => thread >= 0)) {
       const lane = layout.runs[s.run].lanes[s.lane], found = named(s, names[s.run]);
-      if (!lane.drawn || (!lane.export && lane.kind === "accelerator")) continue;
+      if (!lane.mode || (!lane.export && lane.kind === "accelerator")) continue;
       const [start, end, name, step] = [s.start, s.end, s.name, s.step].map((column) => column && found.map((i) => column[i]));
       const total = [0];
       found.forEach((i, k) => total.push(total[k] + s.end[i] - s.start[i]));
@@ -803,7 +892,7 @@ export class View {
     this.say(this.found.textContent);
   }
 
-  seek() { this.search.focus(); }
+  seek() { if (this.more.hidden) this.toggle("more"); this.search.focus(); }
   tables() { this.panel.innerHTML = this.panel.hidden ? "" : this.layout.runs.map((run) => run.tables).join(""); }
   clearSearch() { this.search.value = ""; this.find(""); }
 
@@ -835,8 +924,8 @@ export class View {
   toggle(name) {
     const panel = this[name], button = this.button(name), shown = button.ariaExpanded === "false";
     button.ariaExpanded = String(shown);
-    if (name === "legend") return; // its style folds it
     panel.hidden = !shown;
+    if (name === "more") return;
     if (name === "help") return this.say(panel.innerText); // nothing, while it is hidden
     this.tables();
     (shown ? panel : this.canvas).focus({ preventScroll: true });
@@ -895,7 +984,7 @@ function hull(one, other) {
 // -- keys, wheel, pointer -------------------------------------------------------------------------------------------
 
 function takeKeys(view) {
-  const { canvas, search, help, panel } = view, of = (key) => help.querySelector(`[data-keys~="${CSS.escape(key)}"]`);
+  const { canvas, search, help, panel, root } = view, of = (key) => root.querySelector(`:not([hidden]) > [data-keys~="${CSS.escape(key)}"]`);
   canvas.onkeydown = (event) => {
     const node = of(event.key) ?? (event.shiftKey ? null : of(event.key.toLowerCase()));
     if (!node || withModifier(event) || !view.layout) return;
@@ -954,7 +1043,7 @@ function takePointer(view) {
     fingers.delete(pointerId);
     hold();
     if (press && !press.moved) view.select(view.hit(press.x, press.y)?.item ?? null);
-    else if (press?.measure) view.say(view.detail.textContent);
+    else if (press?.measure) view.say(view.spoken);
     else if (press) view.describe(`${duration(view.first)} to ${duration(view.last)}`);
     press = null;
   };
@@ -968,25 +1057,6 @@ function takePointer(view) {
     if (event.shiftKey || Math.abs(deltaX) > Math.abs(deltaY)) view.pan((deltaX || deltaY) * unit / 1000);
     else view.zoom(Math.exp(clamp(deltaY * unit, -400, 400) / 350), view.timeAt(event.offsetX));
   };
-}
-
-// In the overview the window is moved, or one of its ends up to the other one, or a new one is opened.
-function takeOverview(view) {
-  const { overview } = view;
-  const timeAt = ({ offsetX }) => clamp((offsetX - view.left) / (view.right - view.left), 0, 1) * view.span;
-  let drag = null;
-  overview.onpointerdown = (event) => {
-    if (event.button > 0) return;
-    const { first, last, span } = view, t = timeAt(event), size = last - first, near = 6 / (view.right - view.left) * span;
-    overview.setPointerCapture(event.pointerId);
-    const held = t < first || t > last ? size / 2 : t - first, move = (to) => view.show(to - held, to - held + size, true);
-    if (size >= span * 0.999) drag = (to) => { if (Math.abs(to - t) > span / 200) view.show(Math.min(to, t), Math.max(to, t), true); };
-    else if (Math.abs(t - first) < near) drag = (to) => view.show(Math.min(to, last - 100), last, true);
-    else if (Math.abs(t - last) < near) drag = (to) => view.show(first, Math.max(to, first + 100), true);
-    else (drag = move)(t);
-  };
-  overview.onpointermove = (event) => drag?.(timeAt(event));
-  overview.onpointerup = overview.onpointercancel = () => { drag = null; };
 }
 
 // A saved page: bytes in base64, compressed.

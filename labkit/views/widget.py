@@ -228,7 +228,7 @@ def show(
     ----------
     timeline : Trace or Timeline
     after : Trace or Timeline, optional
-        A second run, below the first or woven into it, on the same axis.
+        A second run, below the first on the same axis.
     labels : pair of str
         What the two are called.
     theme : {"light", "dark"}, optional

@@ -16,17 +16,17 @@ import numpy as np
 from labkit.common.palette import THEMES
 from labkit.timeline.causes import CAUSES
 from labkit.timeline.describe import provenance
+from labkit.timeline.heading import heading
 from labkit.timeline.lanes import Lane, lane_of
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import percent, short_op
-from labkit.views.bars_for_width import most_at_once
 from labkit.views.layout import texts
+from labkit.views.layout.band import CORE_WAIT, LAYERS, Band, Kinds
 from labkit.views.layout.block import VERSION, Block
-from labkit.views.layout.lane_choice import APART, blamed_lane, cores_line, on_device, workers_of
-from labkit.views.layout.lane_positions import OVERVIEW, overlaid, stacked
+from labkit.views.layout.rows import MODES, mode_of, on_device, rows_of
 
-__all__ = ["OVERVIEW", "SENTENCES", "VERSION", "TimelineLayout"]
+__all__ = ["LAYERS", "SENTENCES", "VERSION", "TimelineLayout"]
 
 #: Gaps of a run that carry a sentence of their own, the longest ones; the others carry cause and length.
 SENTENCES = 2000
@@ -51,8 +51,12 @@ class TimelineLayout:
     timelines : list of Timeline
     title : str
     runs : list of dict
-        For each timeline what is written about it (``label``, ``headline``, ``figures``) and about its lanes. The first
-        lanes are those of the timeline, in their order.
+        For each timeline what is written about it (``label``, ``heading``, ``headline``, ``figures``) and about its
+        lanes. The first lanes are those of the timeline, in their order.
+    kinds : Kinds
+        How spans are drawn.
+    bands : list of Band
+        The threads of each timeline.
     alt : str
         The numbers in one or two sentences.
 
@@ -74,7 +78,10 @@ class TimelineLayout:
         name = self.timelines[0].run.name
         self.title = str(title or (" and ".join(labels) if len(labels) == 2 else name or "Timeline"))
         self.lanes = [[*timeline.lanes, *_not_shown(timeline)] for timeline in self.timelines]
-        self.runs = [_run(*each) for each in zip(self.timelines, labels, self.lanes, strict=True)]
+        self.kinds = Kinds(self.timelines, self.lanes)
+        shares = [[self.kinds.own_share(r, lane) for lane in lanes] for r, lanes in enumerate(self.lanes)]
+        self.runs = [_run(*each) for each in zip(self.timelines, labels, self.lanes, shares, strict=True)]
+        self.bands = [Band(self.kinds, r, timeline) for r, timeline in enumerate(self.timelines)]
         self.alt = texts.alt(self.title, self.runs)
 
     def __repr__(self) -> str:
@@ -85,34 +92,44 @@ class TimelineLayout:
     @cached_property
     def block(self) -> Block:
         """The spans as columns, and the rows of every lane that name them."""
-        return Block(self.timelines, self.lanes, [run["label"] for run in self.runs])
+        return Block(self.timelines, self.lanes, [run["label"] for run in self.runs], self.kinds)
+
+    @cached_property
+    def drawn(self) -> list[dict[str, Any]]:
+        """The runs with the heights of their lanes and with their bands, as `labkit.views.layout.rows` takes them."""
+        # Both have a band where one has threads, and one scale.
+        most = max((band.most for band in self.bands if band.lanes), default=0)
+        found = []
+        for run, more, band in zip(self.runs, self.block.runs, self.bands, strict=True):
+            lanes = [each | rows for each, rows in zip(run["lanes"], more["lanes"], strict=True)]
+            about = {"lanes": band.lanes, "most": most, "cores": band.cores, "busy": f"{band.busy:.1f}"}
+            found.append(run | more | {"lanes": lanes, "band": about if most else None})
+        return found
+
+    def rows(self, mode: str = "band") -> dict[str, Any]:
+        """Return the rows of a picture; see `labkit.views.layout.rows`."""
+        return rows_of(self.drawn, mode)
 
     @cached_property
     def header(self) -> dict[str, Any]:
         """All of the layout except its columns, JSON-ready; `labkit/views/timeline.js` reads it."""
         runs: list[dict[str, Any]] = []
-        for i, (run, timeline, more) in enumerate(zip(self.runs, self.timelines, self.block.runs, strict=True)):
-            lanes = [each | rows for each, rows in zip(run["lanes"], more["lanes"], strict=True)]
+        for i, (run, timeline) in enumerate(zip(self.drawn, self.timelines, strict=True)):
             gaps = _sentences(timeline)
-            tables = texts.tables(i, run, timeline, gaps["texts"])
-            band = _band(timeline)
-            runs.append(run | more | {"lanes": lanes, "gaps": gaps, "tables": tables, "band": band})
+            runs.append(run | {"gaps": gaps, "tables": texts.tables(i, run, timeline, gaps["texts"])})
         return {
             "version": VERSION,
             "title": self.title,
             "alt": self.alt,
             "span_ns": max(timeline.span_ns for timeline in self.timelines),
-            "categories": texts.categories(self.timelines),
-            "legend": texts.entries(self.timelines, runs, self.lanes),
+            "categories": texts.categories(),
+            "layers": texts.layers(self.timelines),
+            "core_wait": CORE_WAIT,
+            "kinds": [kind._asdict() for kind in self.kinds.table],
             "hint": texts.hint(self.timelines, any(map(len, itertools.chain(*self.lanes)))),
             "themes": {name: texts.colours(name) for name in THEMES},
             "runs": runs,
-            "layouts": {
-                "stacked": stacked(runs),
-                "overlaid": overlaid(runs),
-                "stacked lanes": stacked(runs, apart=True),
-                "overlaid lanes": overlaid(runs, apart=True),
-            },
+            "layouts": {mode: self.rows(mode) for mode in MODES},
         }
 
     def encode(self) -> bytes:
@@ -120,14 +137,15 @@ class TimelineLayout:
         return self.block.encode(self.header)
 
 
-def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
+def _run(timeline: Timeline, label: str, lanes: list[Lane], shares: list[float]) -> dict[str, Any]:
     """Return what is written about a run and its lanes."""
     count, device = len(timeline.lanes), on_device(timeline)
     storage = {k: name for k, name in enumerate(timeline.names) if short_op(name) == _STORAGE}
-    headline, figures = provenance(timeline.run), texts.figures_and_blame(timeline)
+    headline, figures, line = provenance(timeline.run), timeline.figures, heading(timeline)
     return {
         "label": label,
-        "head": " · ".join(filter(None, (label, headline, figures))),
+        "heading": line,
+        "head": " · ".join(filter(None, (label, line))),
         "name": str(timeline.run.name or ""),
         "origin": timeline.origin,
         "headline": headline,
@@ -135,6 +153,7 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
         "span_ns": timeline.span_ns,
         "start_ns": str(timeline.start_ns),
         "images": timeline.images,
+        "noun": timeline.run.noun,
         "threads": [list(thread) for thread in timeline.trace.threads],
         "names": [_STORAGE if k in storage else name for k, name in enumerate(timeline.names)],
         "ops": storage,  # as the files have them that are downloaded
@@ -142,30 +161,13 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane]) -> dict[str, Any]:
             {
                 "name": " ".join(lane.name.split()), "kind": lane.kind, "spans": f"{len(lane):,}",
                 "busy": percent(lane.share), "note": texts.note(lane), "shown": k < count,
-                # Where train steps are the accelerator, a lane of waits would repeat its gaps; a table names it.
-                "drawn": k < count and (lane.kind != "wait" or device),
+                "mode": mode_of(timeline, k, lane, shares[k]) if k < count else "",
                 # Kernels are shown twice, on their stream and on the accelerator; they are exported once.
                 "export": lane is not timeline.accelerator or not device,
             }
             for k, lane in enumerate(lanes)
         ],
     }  # fmt: skip
-
-
-def _band(timeline: Timeline) -> dict[str, Any] | None:
-    """Return the band of the workers: its lanes, words and the most threads that work at once; None where few work.
-
-    The words name both numbers, since the widget has no axis for them; the picture has one.
-    """
-    blamed, lanes = blamed_lane(timeline), timeline.lanes
-    workers = workers_of(timeline)
-    if len(workers) <= APART:
-        return None
-    band = [lanes[k] for k in workers]
-    most = most_at_once(band, 0, timeline.span_ns)
-    hidden = [k for k, lane in enumerate(lanes) if lane.kind == "pipeline" and k != blamed]
-    busy, cores = f"{texts.at_work(band)} of {most}", cores_line(timeline, most)
-    return {"lanes": workers, "hidden": hidden, "most": most, "busy": busy, "cores": cores}
 
 
 def _not_shown(timeline: Timeline) -> list[Lane]:

@@ -1,6 +1,6 @@
 """Spans of a layout as columns in one block of bytes.
 
-Spans are sorted into *series*. A series is one category of one nesting depth of one lane, so its spans never overlap.
+Spans are sorted into *series*. A series is one kind of span in one nesting depth of one lane: its spans never overlap.
 With the sum of all lengths before each span, the covered time between any two instants takes two look-ups. So the
 browser draws every zoom from the same columns, without another request to Python.
 
@@ -21,13 +21,12 @@ import numpy as np
 from labkit.timeline import perfetto
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import CATEGORIES
-from labkit.views.layout.lane_positions import strip
+from labkit.views.layout.band import Kinds, own_pieces
 
-VERSION = 4
+VERSION = 5
 
-#: Heights in CSS pixels: a row of work, one of nodes and waits, the accelerator's.
-_ROW, _THIN, _TALL = 15, 4, 22
+#: Heights in CSS pixels: a row of work or waiting, one of what only encloses others, the accelerator's.
+_ROW, _THIN, _TALL = 15, 4, 24
 
 #: A lane is not higher than this; rows of deeper nesting become lower.
 _HIGHEST = 120
@@ -36,20 +35,15 @@ _HIGHEST = 120
 #: is not a short time after that of the span before it stands in the column of far ones.
 _LONG = 2**32 - 1
 
-#: A row whose spans work for a smaller share of their time is as thin as one of nodes.
-_OWN = 0.2
-
-_QUIET = [CATEGORIES.index(category) for category in ("iterator", "wait")]
-
 
 class Series(NamedTuple):
-    """Spans of one category, thread and depth of a lane: `count` rows of the columns from `first` on.
+    """Spans of one kind, thread and depth of a lane: `count` rows of the columns from `first` on.
 
-    `steps` is the first row in the column of steps, or -1 where no span knows its step; `process` and `track` are the
-    places of the spans in a file for Perfetto.
+    `kind` is an index into the kinds of the header. `steps` is the first row in the column of steps, or -1 where no
+    span knows its step; `process` and `track` are the places of the spans in a file for Perfetto.
     """
 
-    category: int
+    kind: int
     thread: int
     process: int
     track: int
@@ -67,6 +61,8 @@ class Block:
     lanes : list of list of Lane
         For each timeline the lanes whose spans are kept.
     labels : list of str
+    kinds : Kinds
+        How the spans of the timelines are drawn.
 
     Attributes
     ----------
@@ -80,7 +76,8 @@ class Block:
         are no spans.
     """
 
-    def __init__(self, timelines: list[Timeline], lanes: list[list[Lane]], labels: list[str]) -> None:
+    def __init__(self, timelines: list[Timeline], lanes: list[list[Lane]], labels: list[str], kinds: Kinds) -> None:
+        self._kinds = kinds
         self.columns: dict[str, np.ndarray] = {}
         self._spans: list[tuple[np.ndarray, ...]] = []
         self._steps: list[np.ndarray] = [np.zeros(0, np.int32)]
@@ -93,7 +90,7 @@ class Block:
             start = min((int(lane.start_ns[0]) for lane in mine if len(lane)), default=-timeline.start_ns)
             about = perfetto.about(timeline.trace) | {"labkit-start-ns": str(timeline.start_ns + start)}
             about = {prefix + key: text for key, text in about.items()}
-            rows = [self._rows(lane, *(place[lane.row] for place in places)) for lane in mine]
+            rows = [self._rows(i, lane, *(place[lane.row] for place in places)) for lane in mine]
             self.runs.append({"lanes": rows, "perfetto": {"about": about, "events": events}})
         self._join()
 
@@ -114,12 +111,14 @@ class Block:
             block[at : at + column.nbytes] = np.ascontiguousarray(little).tobytes()
         return bytes(block)
 
-    def _rows(self, lane: Lane, process: np.ndarray, track: np.ndarray) -> dict[str, Any]:
-        """Return the height of a lane and its rows, one for each nesting depth, with their series."""
-        series = self._series(lane, process, track)
-        accelerator = lane.kind == "accelerator"
-        thick = [accelerator or works for works in _rows_that_work(lane)] or [True]
-        tall = _TALL if accelerator else _ROW
+    def _rows(self, run: int, lane: Lane, process: np.ndarray, track: np.ndarray) -> dict[str, Any]:
+        """Return the height of a lane and its rows with their series: one for each nesting depth, one for a device."""
+        series = self._series(self._kinds.of(run, lane), lane, process, track)
+        if lane.kind in ("accelerator", "stream", "unit"):
+            series = [list(itertools.chain(*series))] if series else []
+        around = [all(self._kinds.table[one.kind].outlined for one in group) for group in series]
+        thick = [not only for only in around] or [True]
+        tall = _TALL if lane.kind == "accelerator" else _ROW
         if tall * sum(thick) > _HIGHEST:
             tall = max(_HIGHEST // sum(thick), 5)
         rows, y = [], 0
@@ -129,13 +128,27 @@ class Block:
             y += height + (0 if work or len(series) == 1 else 1)
         if y < _ROW:  # a lane of nodes only is as high as its name
             rows[-1]["h"] += _ROW - y
-        return {"height": max(y, _ROW), "rows": rows}
+        return {"height": max(y, _ROW), "rows": rows, "own": self._own(self._kinds.of(run, lane), lane)}
 
-    def _series(self, lane: Lane, process: np.ndarray, track: np.ndarray) -> list[list[Series]]:
-        """Append the spans of a lane to the columns, sorted by depth, category and start; return them per depth."""
+    def _own(self, kind: np.ndarray, lane: Lane) -> list[Series]:
+        """Append the own time of spans that hold others; return it as series of which the band is made."""
+        if lane.kind != "pipeline":
+            return []
+        nested = np.array([each.nested > 0 for each in self._kinds.table] or [False])[kind]
+        start, end, codes = own_pieces(kind, lane, nested)
+        found = []
+        for code in np.unique(codes).tolist():
+            mine = codes == code
+            found.append(Series(code, -1, -1, -1, self._count, int(mine.sum()), -1))
+            self._spans.append((start[mine], (end - start)[mine], np.zeros(int(mine.sum()), lane.name_id.dtype)))
+            self._count += int(mine.sum())
+        return found
+
+    def _series(self, kind: np.ndarray, lane: Lane, process: np.ndarray, track: np.ndarray) -> list[list[Series]]:
+        """Append the spans of a lane to the columns, sorted by depth, kind and start; return them per depth."""
         if not len(lane):
             return []
-        keys = (lane.depth, lane.category, lane.thread, process, track)
+        keys = (lane.depth, kind, lane.thread, process, track)
         order = np.lexsort(keys[::-1])  # stable: by start within
         depth, *about = (key[order] for key in keys)
         new = np.any([np.diff(key) != 0 for key in (depth, *about)], axis=0)
@@ -174,9 +187,8 @@ class Block:
 
 
 def _columns_of(i: int, timeline: Timeline) -> dict[str, np.ndarray]:
-    """Return the columns of run `i` beside its spans: gaps and what they waited for, steps, and the overview."""
+    """Return the columns of run `i` beside its spans: gaps and what they waited for, and steps."""
     gaps, causes = timeline.gaps, timeline.causes
-    pipeline = [lane for lane in timeline.lanes if lane.kind == "pipeline"]
     return {
         f"runs.{i}.gap.start": gaps.start_ns.astype(np.float64),
         f"runs.{i}.gap.length": gaps.length_ns.astype(np.float64),
@@ -187,21 +199,4 @@ def _columns_of(i: int, timeline: Timeline) -> dict[str, np.ndarray]:
         f"runs.{i}.gap.for_name": causes.op.astype(np.int32),
         f"runs.{i}.edge": timeline.step_edges_ns.astype(np.float64),
         f"runs.{i}.number": timeline.step_numbers.astype(np.int32),
-        f"runs.{i}.busy.accelerator": strip([timeline.accelerator], timeline.span_ns),
-        f"runs.{i}.busy.pipeline": strip(pipeline, timeline.span_ns),
     }
-
-
-def _rows_that_work(lane: Lane) -> list[bool]:
-    """Return for each nesting depth whether its spans work themselves, or are open while others work or wait.
-
-    A batch is open as long as its images are made, and works only when it copies them.
-    """
-    if not len(lane):
-        return []
-    work = ~np.isin(lane.category, _QUIET)
-    whole, own = (
-        np.bincount(lane.depth[work], ns[work], minlength=int(lane.depth.max()) + 1)
-        for ns in (lane.end_ns - lane.start_ns, lane.self_ns)
-    )
-    return ((own >= _OWN * whole) & (np.bincount(lane.depth[work], minlength=len(whole)) > 0)).tolist()

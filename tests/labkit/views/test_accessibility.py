@@ -12,7 +12,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 import pytest
-from assistive import CONTRAST, STOPS, Page, ciede2000, nameless, tabbed
+from assistive import CONTRAST, FOCUS, STOPS, Page, ciede2000, nameless, tabbed
 from timeline_page import ALL_LIVE, show_in
 from traces import job
 from vision import BLIND, lab
@@ -25,7 +25,8 @@ from labkit.pipelines import memory
 from labkit.recording.measures import Measures
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
-from labkit.views.layout import TimelineLayout
+from labkit.views.layout import LAYERS
+from labkit.views.layout import texts as layout_texts
 
 ROOT = Path(__file__).resolve().parents[3]
 STORED = [p for p in sorted((ROOT / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
@@ -95,9 +96,6 @@ def test_every_table_that_the_lab_shows_has_named_rows_and_columns():
 
 # -- (b) colours ----------------------------------------------------------------------------------
 
-#: What may stand side by side in one lane; `iterator` is a thin band, `wait` is hatched idle time.
-LANES = (("read", "decode", "resize", "map", "batch", "transfer", "other"), ("kernel", "copy"), ("train",))
-
 
 def test_the_difference_of_colours_is_that_of_its_paper():
     """Three rows of table 1 of Sharma and others."""
@@ -111,23 +109,27 @@ def test_the_difference_of_colours_is_that_of_its_paper():
 
 @looks
 @pytest.mark.parametrize("blind", BLIND)
-def test_what_shares_a_lane_differs_for_every_kind_of_colour_vision(look, blind):
+def test_what_is_called_alike_looks_alike_and_all_else_differs_for_every_kind_of_colour_vision(look, blind):
     """Simulated with the matrices of Machado, Oliveira and Fernandes (2009), the whole of a deficiency."""
-    for a, b in {pair for lane in LANES for pair in itertools.combinations(lane, 2)}:
-        assert ciede2000(lab(look.fill[a], blind), lab(look.fill[b], blind)) >= 14, f"{a} and {b} look alike"
+    assert set(palette.LEGEND) == set(look.fill) == set(CATEGORIES) - {"wait", "iterator"}
+    looks = {(words, look.fill[category]) for category, words in palette.LEGEND.items()} | {("idle", look.gap)}
+    assert len(looks) == len(set(palette.LEGEND.values())) + 1, "one colour for each word"
+    for (a, one), (b, other) in itertools.combinations(sorted(looks), 2):
+        assert ciede2000(lab(one, blind), lab(other, blind)) >= 12, f"{a} and {b} look alike"
 
 
-def test_without_any_colour_what_shares_a_lane_differs_by_its_hatching():
-    assert {c for lane in LANES for c in lane} == set(palette.LEGEND) == set(CATEGORIES) - {"wait", "iterator"}
-    for lane in LANES:
-        assert len({palette.LEGEND[c][1] for c in lane}) == len(lane)
-    script = (ROOT / "labkit/views/timeline.js").read_text(encoding="utf-8")
-    known = set(re.findall(r'\W(\S)"?: "M', re.search(r"const HATCHINGS = (.*?);", script, re.DOTALL)[1]))
-    assert {hatch[0] for _, hatch in palette.LEGEND.values() if hatch} <= known
-    header = TimelineLayout([job()]).header
-    for category in header["categories"]:  # the interactive view has the same
-        if category["key"] in palette.LEGEND:
-            assert bool(category["hatch"]) == bool(palette.LEGEND[category["key"]][1]), category
+def test_what_waits_looks_unlike_what_works_without_any_colour():
+    """Hollow: a tint that is much nearer to the bed of the lane than the line around it, and than any work."""
+    for name, look in THEMES.items():
+        colours = layout_texts.colours(name)
+        hollow = [k for k, layer in enumerate(LAYERS) if layer.look == "hollow"]
+        assert len(hollow) == 5
+        assert len({colours["fill"][k] for k in hollow}) == 5, "each wait has a colour of its own"
+        for k in hollow:
+            inside = contrast(colours["tint"][k], look.lane)
+            assert inside < 1.7
+            assert inside < 0.6 * contrast(colours["fill"][k], look.lane)
+            assert all(contrast(fill, colours["tint"][k]) >= 2 for fill in look.fill.values())
 
 
 @looks
@@ -138,7 +140,10 @@ def test_contrast_is_that_of_the_guideline(look):
     for part in (*look.fill.values(), look.gap, look.node):
         assert min(contrast(part, look.background), contrast(part, look.lane)) >= 3
     assert contrast(look.line, look.background) >= 3
-    assert all(contrast(palette.text_on(fill), fill) >= 4.5 for fill in look.fill.values())
+    colours = layout_texts.colours(look.name)
+    assert all(contrast(on, fill) >= 4.5 for on, fill in zip(colours["on"], colours["fill"], strict=True))
+    assert contrast(colours["on_gap"], look.gap) >= 4.5
+    assert all(contrast(look.ink, tint) >= 4.5 for tint in colours["tint"]), "words in what is hollow"
 
 
 @pytest.mark.parametrize("status", [grading.PASSED, grading.FAILED, grading.OPEN, grading.INCONCLUSIVE])
@@ -172,13 +177,13 @@ def shown(chromium):
 @pytest.mark.browser
 def test_tab_reaches_every_control_of_a_timeline_both_ways_and_leaves(shown):
     page = shown(job(), job(wait=2))
-    for panel in ("", "t", "?"):  # with nothing opened, with the tables, with the list of keys
+    for panel in ("", ".", "t", "?"):  # with nothing opened, then with all buttons, the tables, the list of keys
         page.locator(".lt-lanes").focus()
         if panel:
             page.keyboard.press(panel)
         page.locator("#before").focus()
         there = tabbed(page, ".labkit-timeline")
-        assert len(there) == page.evaluate(STOPS, ".labkit-timeline") > 20
+        assert len(there) == page.evaluate(STOPS, ".labkit-timeline") > (20 if panel == "." else 7)
         page.locator("#after").focus()
         back = tabbed(page, ".labkit-timeline", "Shift+Tab")
         assert back == there[::-1]
@@ -188,23 +193,32 @@ def test_tab_reaches_every_control_of_a_timeline_both_ways_and_leaves(shown):
 #: What a mouse can do, the keys that do the same from the lanes on, and where it shows.
 WITHOUT_A_MOUSE = {
     "wheel: zoom": ("w", "[view.first, view.last]"),
+    "button: +": ("+", "[view.first, view.last]"),
     "drag: move": ("w ArrowRight", "view.first"),
     "double click: zoom": ("w w", "[view.first, view.last]"),
+    "button: all": ("w w 0", "[view.painted, view.first, view.last].slice(1).concat(window.all)"),
     "click on a gap": ("n", "view.detail.textContent"),
+    "button: previous gap": ("p", "view.detail.textContent"),
     "click on a span": ("/ D e c o d e Enter", "view.detail.textContent"),
     "drag: measure": ("n m", "view.detail.textContent"),
-    "legend: hide": ("Shift+Tab Space", "[...view.hidden].length"),
+    "button: fit": ("n f", "[view.first, view.last]"),
+    "legend: hide": ("Tab Space", "[...view.hidden].length"),
+    "button: lanes": ("l", "view.mode"),
+    "button: more": (".", "view.more.hidden"),
+    "button: search": ("/", "document.activeElement === view.search"),
     "button: tables": ("t", "view.panel.hidden"),
     "button: keys": ("?", "view.help.hidden"),
-    "button: overlay": ("o", "view.mode"),
 }
 
 
 @pytest.mark.browser
 def test_keys_do_all_that_a_mouse_does_and_each_is_announced(shown):
     page = shown(job(), job(wait=2))
+    page.evaluate("window.all = []")
     for what, (keys, state) in WITHOUT_A_MOUSE.items():
         page.evaluate("() => { view.all(); view.escape(); view.escape(); view.say(''); view.canvas.focus(); }")
+        if what == "button: all":
+            page.evaluate("view.zoom(0.5)")
         before = page.evaluate(state)
         for key in keys.split():
             page.keyboard.press(key)
@@ -213,9 +227,64 @@ def test_keys_do_all_that_a_mouse_does_and_each_is_announced(shown):
     page.locator(".lt-lanes").focus()
     page.keyboard.press("n")
     assert "ms" in page.locator(".labkit-timeline [aria-live]").inner_text()
-    page.get_by_role("button", name="download all spans as CSV").focus()
-    with page.expect_download():
-        page.keyboard.press("Enter")
+
+
+@pytest.mark.browser
+def test_every_button_behind_more_is_reached_by_keys_and_its_key_is_in_its_name(shown):
+    """Four buttons are seen; the others come after a key, in the order in which they are read."""
+    page = shown(job())
+    assert page.evaluate(BUTTONS) == ["\u2039 gap", "gap \u203a", "all", "⋯"]
+    more, hidden = page.get_by_role("button", name="more: "), "view.more.hidden"
+    for key in (".", "."):
+        before = page.evaluate(hidden)
+        page.locator(".lt-lanes").focus()
+        page.keyboard.press(key)
+        assert page.evaluate(hidden) != before
+        assert more.get_attribute("aria-expanded") == str(before).lower()
+    more.focus()
+    page.keyboard.press("Enter")
+    page.locator(".lt-more button").first.focus()
+    words = [page.evaluate(FOCUS, ".lt-more")[4], *(stop[1] for stop in tabbed(page, ".lt-more"))]
+    assert len(words) == page.evaluate(STOPS, ".lt-more") == 12
+    keys = "".join(re.findall(r"\((\S)\)$", "\n".join(page.evaluate(NAMES)), re.MULTILINE))
+    assert keys == "PN0.WSFMLT?"
+    for key in keys:
+        known = f"view.help.querySelector(`[data-keys~=\"${{CSS.escape('{key}'.toLowerCase())}}\"]`).dataset.act"
+        button = f"[...view.root.querySelectorAll('button')].find((b) => b.ariaLabel.endsWith('({key})')).dataset.act"
+        assert page.evaluate(known) == page.evaluate(button), key
+    for what in ("PNG", "SVG", "CSV"):
+        page.get_by_role("button", name=f"as {what}").focus()
+        with page.expect_download():
+            page.keyboard.press("Enter")
+        assert page.locator(".labkit-timeline [aria-live]").text_content().startswith("saved ")
+
+
+#: The words on the buttons that are seen, outside the legend; and the names of all buttons.
+BUTTONS = """[...view.root.querySelectorAll('button')].filter((b) => b.checkVisibility() && !b.closest('.lt-legend'))
+  .map((b) => b.textContent)"""
+NAMES = "[...view.root.querySelectorAll('.lt-bar button')].map((b) => b.ariaLabel)"
+
+
+@pytest.mark.browser
+def test_what_changes_is_spoken_with_a_space_between_two_sentences(shown):
+    page = shown(job(host={"cpus": 2}))
+    live = page.locator(".labkit-timeline [aria-live]")
+    page.locator(".lt-lanes").focus()
+    for key, wanted in (
+        ("l", "a lane for each thread that works"), ("l", "all lanes"), ("l", "all threads in one band"),
+        ("w", " to "), ("n", r"^Gap \d of 6: [\d.]+ ms, .*: .*waiting for batch"), ("m", "^Measured: .*: accelerator"),
+        ("m", "measuring off"), ("Escape", "measuring off"), ("Escape", "selection cleared"),
+    ):  # fmt: skip
+        page.keyboard.press(key)
+        assert re.search(wanted, live.text_content(), re.DOTALL), (key, live.text_content())
+    page.locator(".lt-legend button").first.focus()
+    page.keyboard.press("Space")
+    assert live.text_content() == "train hidden"
+    page.keyboard.press("Space")
+    assert live.text_content() == "train shown"
+    name = page.locator(".lt-lanes").get_attribute("aria-label")
+    assert "accelerator busy 44.4 %" in name
+    assert name.endswith("Press question mark for keys, T for tables.")
 
 
 @pytest.mark.browser
@@ -242,7 +311,7 @@ def test_the_tables_for_screen_readers_hold_the_numbers(shown):
 def test_text_of_a_timeline_can_be_read(shown, scheme):
     page = shown(job(), job(wait=2), scheme=scheme)
     page.locator(".lt-lanes").focus()
-    for key in "n?t":
+    for key in "n.?t":
         page.keyboard.press(key)
     page.locator(".lt-legend button").first.click()  # off: still to be read
     assert page.evaluate(CONTRAST, ".labkit-timeline") == []

@@ -77,6 +77,14 @@ def test_the_picture_says_each_level_and_each_idle_time_in_words():
     assert picture.png()[:4] == b"\x89PNG"
 
 
+def test_all_buffers_are_drawn_to_one_scale():
+    shallow, deep = buffer_chart.draw({1: modelled(1, 4, 20, warmup=8), 8: modelled(8, 4, 20, warmup=8)}).figure().axes
+    assert shallow.get_ylim() == deep.get_ylim()
+    assert shallow.get_xlim() == deep.get_xlim()
+    assert list(shallow.get_yticks()) == [0, 8]
+    assert shallow.get_ylabel() == deep.get_ylabel() == "batches"
+
+
 @pytest.mark.parametrize(
     ("traces", "words"),
     [({}, "one or more"), ({0: modelled(1, 4, 4)}, "the depth of a buffer is 0"), ({1: job()}, "ends with prefetch")],

@@ -5,7 +5,9 @@ from __future__ import annotations
 import collections
 import itertools
 import math
+import re
 import statistics
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -80,6 +82,44 @@ def test_names_of_lines_do_not_touch_and_stay_on_the_page(series):
         assert a.y0 >= b.y1 - 0.5 or b.y0 >= a.y1 - 0.5
     page = axes.figure.bbox
     assert all(p.x0 >= 0 and p.x1 <= page.width and p.y0 >= 0 and p.y1 <= page.height for p in places)
+
+
+def test_what_is_linear_is_drawn_straight_and_its_beginning_is_seen():
+    x = [1, 8, 32, 128, 512]
+    axes = axes_of(lines_of(x, {"a + b × batch": [30 + 0.9 * at for at in x]}, ideal="a + b × batch"))
+    assert axes.get_xlim()[0] == axes.get_ylim()[0] == 0
+    (line,) = (line for line in axes.lines if list(line.get_xdata()) == x)
+    places = axes.transData.transform(line.get_xydata())
+    slopes = [(d - b) / (c - a) for (a, b), (c, d) in itertools.pairwise(places)]
+    assert max(slopes) == pytest.approx(min(slopes))
+    for source in (Path(__file__).resolve().parents[3] / "notebooks" / "source").glob("*.py"):
+        assert not {"log_x", "ideal="} <= set(re.findall(r"log_x|ideal=", source.read_text(encoding="utf-8"))), source
+
+
+@pytest.mark.parametrize("x", [[1, 2, 4, 8], [1, 8, 32, 128, 512], [0, 1, 2, 1000], [0.001, 0.002, 5]])
+def test_the_numbers_of_the_x_axis_do_not_touch(x):
+    axes = axes_of(lines_of(x, {"a": [1] * len(x)}))
+    low, high = axes.get_xlim()
+    words = [label for at, label in zip(axes.get_xticks(), axes.get_xticklabels(), strict=True) if low <= at <= high]
+    places = [label.get_window_extent() for label in words]
+    assert len(places) >= 3
+    assert all(a.x1 < b.x0 for a, b in itertools.pairwise(places))
+
+
+def test_one_curve_over_two_time_axes_keeps_its_heights_and_each_its_seconds():
+    accuracy = [20, 60, 90]
+    seconds = {"naive": [10, 20, 30], "good": [4, 8, 12]}
+    axes = axes_of(picture := lines_of(seconds, dict.fromkeys(seconds, (*accuracy,)), x_label="seconds"))
+    drawn = {tuple(line.get_xdata()): list(line.get_ydata()) for line in axes.lines}
+    assert drawn[10, 20, 30] == drawn[4, 8, 12] == accuracy
+    assert axes.get_xscale() == "linear"
+    names = {text.get_text(): text.get_window_extent() for text in axes.texts}
+    end = axes.transData.transform((12, 90))
+    assert names["good"].x0 - end[0] < 20, "the name of the shorter line stands at its end"
+    assert abs((names["good"].y0 + names["good"].y1) / 2 - end[1]) < 5
+    assert not names["good"].overlaps(names["naive"])
+    assert ["good", "12", "90"] in [row.split() for row in picture.text.splitlines()]
+    assert "naive goes from 20 to 90 at 30; good goes from 20 to 90 at 12" in picture.alt
 
 
 @pytest.mark.parametrize("end", [0, 100])
@@ -172,6 +212,9 @@ def test_names_that_look_like_formulas_are_written_as_they_are():
         (lambda: lines_of([2, 1], {"a": [1, 2]}), "strictly rising"),
         (lambda: lines_of([0, 1], {"a": [1, 2]}, log_x=True), "above 0"),
         (lambda: lines_of([1, 2], {"a": [1]}), "one for each x"),
+        (lambda: lines_of({"a": [1, 2], "b": [2, 1]}, {"a": [1, 2], "b": [1, 2]}), "strictly rising"),
+        (lambda: lines_of({"a": [1, 2]}, {"b": [1, 2]}), "the names of the series"),
+        (lambda: lines_of([1], {}), "1 to 14"),
         (lambda: lines_of([1], {str(i): [1] for i in range(15)}), "1 to 14"),
         (lambda: lines_of([1], {"a": [math.inf]}), "allowed: a number"),
         (lambda: charts.panels({"MB": {"a": 1}, "ms": {"b": 1}}, title="t"), "the same names, one or more"),

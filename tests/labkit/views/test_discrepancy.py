@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from labkit.common.palette import THEMES
 from labkit.views import discrepancy
 
 
@@ -40,10 +41,10 @@ def test_floats_are_shares_of_255_levels_and_bytes_are_levels():
 def test_what_cannot_be_compared_is_refused():
     with pytest.raises(ValueError, match=r"a has shape \(24, 30, 3\), b \(24, 31, 3\)"):
         discrepancy.between(picture(), picture(width=31))
-    with pytest.raises(ValueError, match="0 images were given; allowed: 1 to 4"):
+    with pytest.raises(ValueError, match="0 images were given; allowed: 1 to 12"):
         discrepancy.gallery({}, title="none")
-    with pytest.raises(ValueError, match="5 images"):
-        discrepancy.differences({str(i): (picture(), picture()) for i in range(5)}, title="many")
+    with pytest.raises(ValueError, match="13 images"):
+        discrepancy.differences({str(i): (picture(), picture()) for i in range(13)}, title="many")
 
 
 def test_a_difference_image_is_empty_where_images_agree_and_dark_where_they_do_not():
@@ -62,11 +63,40 @@ def test_a_difference_image_is_empty_where_images_agree_and_dark_where_they_do_n
     assert shown.png("dark") != shown.png("light")
 
 
+@pytest.mark.parametrize("look", THEMES.values(), ids=THEMES)
+def test_the_colours_of_a_difference_image_are_those_that_its_words_name(look):
+    """In both themes, and in a page that inverts: page and words are inverted, too."""
+    a, b = picture() // 2, picture() // 2
+    b[:, 15:] += 4
+    shown = discrepancy.differences({"half": (a, b)}, title="One", levels=4)
+    figure = shown.figure(look.name)
+    (axes,) = figure.axes
+    colours = axes.images[0].to_rgba(axes.images[0].get_array(), bytes=True)[..., :3]
+    equal, apart = (tuple(bytes.fromhex(colour[1:])) for colour in (look.background, look.ink))
+    assert {tuple(pixel) for pixel in colours[:, :15].reshape(-1, 3)} == {equal}
+    assert {tuple(pixel) for pixel in colours[:, 15:].reshape(-1, 3)} == {apart}
+    (note,) = (text.get_text() for text in figure.texts if "equal" in text.get_text())
+    assert note.startswith("the page's colour = equal, that of the words = 4 or more grey levels apart")
+    assert not {"white", "black"} & set(note.split())
+
+
+def test_a_gallery_has_up_to_twelve_images_in_rows_of_four_and_no_page_shows_a_negative():
+    images = {f"photo {i}": picture(seed=i) for i in range(12)}
+    shown = discrepancy.gallery(images, title="Twelve")
+    boxes = [axes.get_position() for axes in shown.figure().axes]
+    assert len({round(box.x0, 6) for box in boxes}) == 4
+    assert len({round(box.y0, 6) for box in boxes}) == 3
+    assert [box.y0 for box in boxes] == sorted((box.y0 for box in boxes), reverse=True), "row by row"
+    page = shown.html(both=False)
+    assert 'src="data:image/jpeg' in page
+    assert '.labkit-light:only-of-type:not([src^="data:image/jpeg"])' in page, "what the page inverts is no JPEG"
+
+
 def test_a_gallery_tells_what_it_shows_in_words():
     dark = picture() // 4
     shown = discrepancy.gallery({"dark": dark, "float": dark / np.float32(255)}, title="Two", note="The same.")
     assert shown.text.count(f"mean {dark.mean():.0f}, deviation {dark.std():.0f}") == 2
-    assert "dark, float" in shown.alt
+    assert "dark; float" in shown.alt
     assert shown.png() == shown.png()
 
 

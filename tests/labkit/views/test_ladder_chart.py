@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
 from labkit.timeline.intervals import Intervals
+from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
 from labkit.views import ladder_chart
 
@@ -57,6 +60,19 @@ def test_blocks_are_cut_at_the_window_and_neighbours_closer_than_a_pixel_become_
     busy = Intervals(np.array([0, 12, 30, 90]) * MS, np.array([10, 20, 50, 95]) * MS)
     assert ladder_chart.cut(busy, 40 * MS, 0) == [(0, 10), (12, 8), (30, 10)]
     assert ladder_chart.cut(busy, 40 * MS, 3 * MS) == [(0, 20), (30, 10)]
+
+
+def test_a_strip_holds_the_blocks_of_its_row():
+    runs = {"long": Timeline(run(30, 10, steps=10)), "short": Timeline(run(10, 10, steps=2))}
+    strips = ladder_chart.strips(runs)
+    assert list(strips) == list(runs)
+    figure = ladder_chart.draw(runs, title="T").figure("light")
+    drawn = iter(figure.axes[0].collections)
+    for strip in strips.values():
+        for part in re.findall(r'<path class="\w+" d="([^"]*)"', strip):
+            bars = [(float(x) * 0.12, float(n) * 0.12) for x, n in re.findall(r"M([\d.]+) [\d.]+h([\d.]+)", part)]
+            paths = [path.vertices[:, 0] for path in next(drawn).get_paths()]
+            assert np.allclose(bars, [(p.min(), p.max() - p.min()) for p in paths], atol=0.02)
 
 
 def test_light_and_dark_show_the_runs_on_their_own_ground():

@@ -1,27 +1,30 @@
-"""What the interactive view is given: every span once, in series that are their own level of detail."""
+"""What all pens draw: the same rows and the same band, and for the interactive view every span once, in series."""
 
 from __future__ import annotations
 
 import itertools
 import json
+import re
 from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from traces import crowd, gpu_job
+from traces import crowd, gpu_job, noisy_job
 from traces import job as job_in_turns
 
-from labkit.timeline.intervals import Intervals
+from labkit.timeline.intervals import Intervals, covered_until, edges_of, union
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
-from labkit.views.bars_for_width import bins
-from labkit.views.layout import OVERVIEW, SENTENCES, VERSION, TimelineLayout
+from labkit.views import static
+from labkit.views.layout import LAYERS, SENTENCES, VERSION, TimelineLayout
+from labkit.views.layout.band import CORE_WAIT, FILLED, OPEN
+from labkit.views.layout.rows import BAND, LEAST, MODES
 
 LONG = 2**32 - 1
 MS = 1_000_000
-KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 2": "pipeline", "background": "host"}
+KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 2": "pipeline", "background": "host", "card": "unit"}
 job = partial(job_in_turns, steps=5, wait=3)
 
 
@@ -57,13 +60,20 @@ class Read:
         """The spans of all exported lanes, as rows that can be compared."""
         about, found = self.header["runs"][run], []
         zero = int(about["start_ns"])
-        for _, _, (category, thread, _, _, first, count, steps) in self.series(run, export=True):
+        for _, _, (kind, thread, _, _, first, count, steps) in self.series(run, export=True):
+            category = self.header["kinds"][kind]["category"]
             for k in range(count):
                 step = -1 if steps < 0 else int(self.columns["step"][steps + k])
                 name = about["names"][self.columns["name"][first + k]]
                 start, length = zero + int(self.start[first + k]), int(self.length[first + k])
                 found.append((*about["threads"][thread], name, CATEGORIES[category], start, length, step))
         return sorted(found)
+
+
+def columns(start, end, first, last, width):
+    """Return the edges of columns between two times, and how much of each is covered."""
+    edges = edges_of(first, last, width)
+    return edges, np.diff(covered_until(Intervals(start, end), edges))
 
 
 def rows_of(trace):
@@ -83,7 +93,8 @@ def traces(draw):
         step = draw(st.integers(-1, 5))
         name = draw(st.sampled_from(["a", "b", "Ünïcode \u2028", ""]))
         spans.append(Span(thread, name, draw(st.sampled_from(allowed)), start + 10**18, length, step))
-    return Trace.from_spans(spans, kinds=KINDS, origin=draw(st.sampled_from(["measured", "modelled"])))
+    about = {"origin": draw(st.sampled_from(["measured", "modelled"])), "host": {"cpus": draw(st.integers(1, 4))}}
+    return Trace.from_spans(spans, kinds=KINDS, **about)
 
 
 @settings(max_examples=30)
@@ -97,9 +108,11 @@ def test_every_span_of_the_window_is_there_once_to_the_nanosecond(trace):
 def test_spans_of_a_series_never_overlap_and_rise(trace):
     read = Read(TimelineLayout([trace]).encode())
     taken = np.zeros(len(read.start), int)
-    for _, row, (category, *_, first, count, _) in read.series():
+    parts = [(row, one) for _, row, one in read.series()]
+    parts += [({"h": 1}, one) for lane in read.header["runs"][0]["lanes"] for one in lane["own"]]
+    for row, (kind, *_, first, count, _) in parts:
         start, length = read.start[first : first + count], read.length[first : first + count]
-        assert (start[1:] >= (start + length)[:-1]).all(), CATEGORIES[category]
+        assert (start[1:] >= (start + length)[:-1]).all(), read.header["kinds"][kind]
         taken[first : first + count] += 1
         assert row["h"] > 0
     assert (taken == 1).all(), "every row of the columns belongs to one series"
@@ -115,41 +128,222 @@ def test_two_look_ups_give_the_time_covered_at_every_zoom(trace, width, data):
     for _, _, (*_, at, count, _) in read.series():
         start = read.start[at : at + count].astype(np.int64)
         end = start + read.length[at : at + count].astype(np.int64)
-        edges, covered = bins(Intervals(start, end), first, last, width)
+        edges, covered = columns(start, end, first, last, width)
         total = np.r_[0, np.cumsum(end - start)]
         k = np.searchsorted(start, edges, "right") - 1
         until = np.where(k < 0, 0, total[k] + np.minimum(edges, end[k]) - start[k])
         assert np.diff(until).tolist() == covered.tolist()
 
 
+def pairs():
+    """Return a strategy for one trace, or two."""
+    return st.lists(traces(), min_size=1, max_size=2)
+
+
+def layout_of(some):
+    return TimelineLayout(some, ["before", "after"] if len(some) == 2 else [""])
+
+
+@given(st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=20), st.integers(1, 70), st.integers(0, 80))
+def test_columns_add_up_to_what_is_covered(parts, width, last):
+    cells = np.zeros(100, bool)
+    for start, length in parts:
+        cells[start : start + length] = True
+    whole = union(*(np.array([p[0] + k * p[1] for p in parts], np.int64) for k in (0, 1)))
+    edges, ns = columns(*whole, 0, last, width)
+    assert (edges[0], edges[-1]) == (0, last)
+    assert [int(n) for n in ns] == [int(cells[a:b].sum()) for a, b in itertools.pairwise(edges)]
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def rows_in_words(text):
+    """Return the rows of each run that the words of a picture name."""
+    return [line.partition("rows: ")[2] for line in text.splitlines() if re.match(r"(before: |after: )?rows: ", line)]
+
+
+def rows_in_a_block(header, mode="band"):
+    """Return the rows of each run that a page draws, in the same form."""
+    items = header["layouts"][mode]["items"]
+    return [", ".join(i["name"] for i in items if i["run"] == r) for r in range(len(header["runs"]))]
+
+
+@settings(max_examples=15)
+@given(pairs())
+def test_the_picture_draws_the_rows_that_the_page_draws_at_first(some):
+    layout = layout_of(some)
+    shown = Read(layout.encode()).header
+    assert list(shown["layouts"]) == list(MODES)
+    assert rows_in_words(static.picture_of(layout).text) == rows_in_a_block(shown)
+
+
 @settings(max_examples=20)
-@given(st.lists(traces(), min_size=1, max_size=2))
-def test_places_never_overlap_and_hold_every_lane(given_traces):
-    header = TimelineLayout(given_traces, ["before", "after"][: len(given_traces)]).header
+@given(pairs())
+def test_rows_never_overlap_stand_in_one_order_and_more_of_them_come_from_mode_to_mode(some):
+    header, before = layout_of(some).header, []
     for layout in header["layouts"].values():
-        places = []
-        for item in layout["items"]:
-            lane = header["runs"][item["run"]]["lanes"][item["lane"]]
-            places.append((item["y"], item["y"] + lane["height"] * item["scale"]))
-            inside = [(row["y"], row["y"] + row["h"]) for row in lane["rows"]]
-            assert all(a[1] <= b[0] for a, b in itertools.pairwise(inside))
-            assert inside[-1][1] <= lane["height"]
-        places += [(head["y"], head["y"] + head["h"]) for head in layout["heads"]]
+        places = [(i["y"], i["y"] + i["h"]) for i in layout["items"] + layout["heads"]]
+        assert sorted(places) == places or layout["heads"]
         places.sort()
         assert all(a[1] <= b[0] for a, b in itertools.pairwise(places))
         assert places[-1][1] <= layout["height"]
-        drawn = {(r, k) for r, run in enumerate(header["runs"]) for k, lane in enumerate(run["lanes"]) if lane["drawn"]}
-        assert {(i["run"], i["lane"]) for i in layout["items"]} == drawn
+        for item in (item for item in layout["items"] if item["lane"] >= 0):
+            lane = header["runs"][item["run"]]["lanes"][item["lane"]]
+            assert (lane["name"], lane["height"]) == (item["name"], item["h"])
+            inside = [(row["y"], row["y"] + row["h"]) for row in lane["rows"]]
+            assert all(a[1] <= b[0] for a, b in itertools.pairwise(inside))
+            assert inside[-1][1] <= lane["height"]
+        keys = [(item["run"], item["lane"]) for item in layout["items"]]
+        for r in range(len(some)):
+            mine = [k for run, k in keys if run == r]
+            assert mine[0] == 0, "the accelerator is on top"
+            assert -1 not in mine[2:], "then the band"
+            rest = [k for k in mine if k > 0]
+            assert rest == sorted(rest), "then lanes, in the order of the timeline"
+        assert set(before) <= set(keys)
+        before = keys
+    shown = {(r, k) for r, run in enumerate(header["runs"]) for k, lane in enumerate(run["lanes"]) if lane["mode"]}
+    assert shown == {key for key in before if key[1] >= 0}
+
+
+@settings(max_examples=20)
+@given(pairs())
+def test_lanes_of_threads_and_lanes_that_hardly_work_come_only_when_they_are_asked_for(some):
+    layout = layout_of(some)
+    for mode in MODES:
+        for item in (item for item in layout.rows(mode)["items"] if item["lane"] > 0):
+            lane = layout.timelines[item["run"]].lanes[item["lane"]]
+            assert mode == "all lanes" or lane.share >= LEAST
+            assert mode != "band" or lane.kind in ("stream", "unit", "script")
+
+
+def test_a_lane_below_two_percent_of_own_work_is_in_no_mode_but_the_last():
+    spans = [Span("consumer", "train step", "train", i * MS, MS, i) for i in range(10)]
+    spans += [
+        Span("at work", "DecodeJpeg", "decode", 0, MS // 5, -1),
+        Span("idle", "DecodeJpeg", "decode", 0, MS // 6, -1),
+    ]
+    open_ = "Iterator::Root::ParallelMapV2"
+    spans += [Span("idle", open_, "iterator", MS, 9 * MS, -1), Span("unit", "copy", "copy", 0, MS // 9, -1)]
+    kinds = {"consumer": "consumer", "at work": "pipeline", "idle": "pipeline", "unit": "unit"}
+    layout = TimelineLayout([Trace.from_spans(spans, kinds)])
+    names = {mode: [item["name"] for item in layout.rows(mode)["items"]] for mode in MODES}
+    assert names["band"] == ["accelerator", BAND]
+    assert names["lanes"] == ["accelerator", BAND, "at work"]
+    assert sorted(names["all lanes"]) == ["accelerator", "at work", "idle", BAND, "unit"]
+
+
+def test_both_halves_of_a_comparison_have_one_form_and_one_scale_of_threads():
+    """Also where one of the two has no thread at work, or far fewer."""
+    none = Trace.from_spans([Span("consumer", "train step", "train", i * 1000, 900, i) for i in range(3)],
+                            {"consumer": "consumer"}, host={"cpus": 2})  # fmt: skip
+    for pair in ((noisy_job(workers=2), noisy_job(workers=20)), (none, job()), (job(), none)):
+        layout = layout_of(pair)
+        one, other = rows_in_a_block(layout.header)
+        assert one == other == f"accelerator, {BAND}"
+        assert len({item["h"] for item in layout.rows()["items"] if item["lane"] < 0}) == 1
+        bands = [run["band"] for run in layout.header["runs"]]
+        assert bands[0]["most"] == bands[1]["most"] == max(band.most for band in layout.bands)
+    assert rows_in_a_block(TimelineLayout([none]).header) == ["accelerator"], "alone it has no band"
 
 
 def test_waits_have_a_lane_only_where_they_are_not_the_gaps_and_stay_in_the_table():
-    alone = TimelineLayout([job()]).header
-    of_device = TimelineLayout([gpu_job()]).header
-    for header, drawn in ((alone, False), (of_device, True)):
-        names = {item["name"] for item in header["layouts"]["stacked"]["items"]}
+    for trace, drawn in ((job(), False), (gpu_job(), True)):
+        header = TimelineLayout([trace]).header
+        names = {item["name"] for item in header["layouts"]["all lanes"]["items"]}
         assert ("waits for a batch" in names) == drawn
-        assert ("wait for a batch" in {entry["label"] for entry in header["legend"]}) == drawn
         assert "waits for a batch" in header["runs"][0]["tables"]
+
+
+# -- the band --------------------------------------------------------------------------------------
+
+
+def open_threads(timeline, band, first, last, width):
+    """Return in how many threads of a band the innermost span is drawn, on average in each column."""
+    kinds = TimelineLayout([timeline]).kinds
+    found = np.zeros(width)
+    for k in band.lanes:
+        lane = timeline.lanes[k]
+        drawn = ~kinds.around(0, lane)[lane.pieces.owner]
+        parts = union(lane.pieces.start[drawn], lane.pieces.end[drawn])
+        edges, covered = columns(*parts, first, last, width)
+        found += covered / np.maximum(np.diff(edges), 1)
+    return found
+
+
+def assert_right(timeline, width):
+    """A band fills no more than there are cores, and all that is open stands in it once."""
+    (band,) = TimelineLayout([timeline]).bands
+    threads = band.threads(0, timeline.span_ns, width)
+    assert (threads >= 0).all()
+    assert threads[:FILLED].sum(axis=0).max() <= (band.cores or np.inf) + 1e-9
+    assert not threads[OPEN:].any(), "neither what only encloses others nor idle time is a thread"
+    wanted = open_threads(timeline, band, 0, timeline.span_ns, width)
+    assert threads.sum(axis=0) == pytest.approx(wanted, abs=1e-6)
+    assert max(band.cores, threads.sum(axis=0).max() - 1e-9) <= band.most
+    assert band.most <= max(band.cores, len(band.lanes), 1)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 99), st.integers(1, 9), st.integers(1, 3), st.integers(1, 300))
+def test_of_the_open_threads_as_many_as_there_are_cores_are_filled_and_the_rest_is_hollow(seed, workers, cores, width):
+    assert_right(Timeline(noisy_job(workers=workers, images=9, seed=seed, host={"cpus": cores})), width)
+
+
+@settings(max_examples=30)
+@given(traces(), st.integers(1, 100))
+def test_the_band_of_any_trace_counts_a_thread_once(trace, width):
+    assert_right(Timeline(trace), width)
+
+
+def test_a_thread_that_works_inside_other_work_counts_once():
+    """A function of Python that decodes inside itself."""
+    spans = [
+        Span("worker", "EagerPyFunc", "map", 0, 10 * MS, -1),
+        Span("worker", "DecodeJpeg", "decode", 0, 6 * MS, -1),
+    ]
+    (band,) = TimelineLayout([Trace.from_spans(spans, origin="modelled")]).bands
+    assert band.threads(0, 10 * MS, 5).sum(axis=0) == pytest.approx([1] * 5)
+    assert band.most == 1
+
+
+def test_a_thread_that_only_waits_is_never_filled():
+    """Sixteen at a storage that is modelled, and two at a queue; one decodes."""
+    spans = [Span("consumer", "train step", "train", i * MS, MS // 2, i) for i in range(4)]
+    spans += [Span(f"reader {n}", "modelled storage", "read", 0, 4 * MS, -1) for n in range(16)]
+    spans += [Span("worker", "DecodeJpeg", "decode", 0, 4 * MS, -1)]
+    kinds = {"consumer": "consumer"}
+    (band,) = TimelineLayout([Trace.from_spans(spans, kinds, host={"cpus": 2})]).bands
+    found = {LAYERS[k].label: row.max() for k, row in enumerate(band.threads(0, 4 * MS, 8)) if row.any()}
+    assert found == {"waits for storage": pytest.approx(16), "prepare: decode": pytest.approx(1)}
+    assert (band.most, band.cores, len(band.lanes)) == (17, 2, 17)
+
+
+def test_more_work_than_cores_waits_for_a_core():
+    spans = [Span(f"worker {n}", "DecodeJpeg", "decode", 0, 4 * MS, -1) for n in range(5)]
+    layout = TimelineLayout([Trace.from_spans(spans, origin="measured", host={"cpus": 2})])
+    found = layout.bands[0].threads(0, 4 * MS, 3)
+    assert found[:FILLED].sum(axis=0) == pytest.approx([2] * 3)
+    assert found[CORE_WAIT] == pytest.approx([3] * 3)
+
+
+def test_devices_and_other_threads_than_those_of_the_pipeline_are_in_no_band():
+    spans = [Span(name, "x", "decode", 0, 4 * MS, -1) for name in ("card", "stream", "worker", "other", "script")]
+    kinds = {"card": "unit", "stream": "device", "worker": "pipeline", "other": "host", "script": "script"}
+    layout = TimelineLayout([Trace.from_spans(spans, kinds)])
+    assert [layout.timelines[0].lanes[k].name for k in layout.bands[0].lanes] == ["worker"]
+    assert {"card", "stream"} <= {item["name"] for item in layout.rows()["items"]}
+
+
+def test_a_thread_that_ends_as_another_begins_does_not_work_at_the_same_time():
+    spans = [Span(f"worker {n}", "DecodeJpeg", "decode", n * MS, MS, -1) for n in range(4)]
+    crossing = Span("worker 4", "DecodeJpeg", "decode", MS // 2, 2 * MS, -1)
+    for some, most in ((spans, 1), ([*spans, crossing], 2)):
+        assert TimelineLayout([Trace.from_spans(some)]).bands[0].most == most
+
+
+# -- words and columns -----------------------------------------------------------------------------
 
 
 def test_storage_is_called_by_its_name_and_downloaded_as_it_was_recorded():
@@ -158,16 +352,6 @@ def test_storage_is_called_by_its_name_and_downloaded_as_it_was_recorded():
     about = TimelineLayout([Trace.from_spans(spans, kinds=KINDS)]).header["runs"][0]
     assert sorted(about["names"]) == ["Iterator::Map", "modelled storage"]
     assert about["ops"] == {about["names"].index("modelled storage"): raw}
-
-
-def test_the_overview_has_the_busy_share_of_the_whole_run():
-    trace = job(steps=7)
-    timeline, read = Timeline(trace), Read(TimelineLayout([trace]).encode())
-    assert len(read.columns["runs.0.busy.accelerator"]) == OVERVIEW
-    assert read.columns["runs.0.busy.accelerator"].mean() == pytest.approx(timeline.busy, abs=1e-4)
-    shares = [lane.share for lane in timeline.lanes if lane.kind == "pipeline"]
-    assert read.columns["runs.0.busy.pipeline"].mean() == pytest.approx(np.mean(shares), abs=1e-4)
-    assert 0 <= read.columns["runs.0.busy.accelerator"].min() <= read.columns["runs.0.busy.accelerator"].max() <= 1
 
 
 def test_gaps_come_with_cause_and_with_what_was_waited_for():

@@ -16,6 +16,7 @@ import pytest
 from assistive import ciede2000
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from PIL import Image
 from traces import MS, NOW, gpu_job, noisy_job, processes
@@ -23,14 +24,14 @@ from vision import BLIND, lab
 
 from labkit.common import palette
 from labkit.common.palette import THEMES, contrast
-from labkit.timeline.lanes import WORK
 from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import CATEGORIES, Span, Trace
+from labkit.timeline.trace import Span, Trace
 from labkit.views import static
-from labkit.views.bars_for_width import most_at_once, threads_at_work
 from labkit.views.layout import TimelineLayout
-from labkit.views.layout.lane_choice import blamed_lane, drawn_lanes
+from labkit.views.layout import texts as views_texts
+from labkit.views.layout.band import LAYERS
+from labkit.views.layout.rows import BAND
 
 
 def texts(figure) -> list[Text]:
@@ -94,43 +95,56 @@ def test_odd_names_of_threads_are_drawn_as_they_are():
     figure.canvas.draw()
 
 
-def test_many_threads_are_one_band_and_the_picture_stays_of_one_size():
-    few, many, more = (static.draw(noisy_job(workers=n, images=n)).figure() for n in (4, 40, 80))
-    for figure in (few, many, more):
-        assert "threads at work" in words(figure)
+def test_threads_are_one_band_and_the_picture_stays_of_one_size():
+    one, few, many, more = (static.draw(noisy_job(workers=n, images=n)).figure() for n in (1, 5, 40, 80))
+    for figure in (one, few, many, more):
+        assert BAND in words(figure)
+        assert not any("worker" in word for word in words(figure))
         assert_readable(figure)
-    assert few.get_figheight() == many.get_figheight() == more.get_figheight() < 5
-    assert sum(word.isdecimal() for word in words(many)) >= 2, "the number of threads stands beside the band"
+    assert one.get_figheight() < few.get_figheight() == many.get_figheight() == more.get_figheight() < 4
+    assert {"40", "0"} <= set(words(many)), "the number of threads stands beside the band"
 
 
-def test_few_threads_stand_apart_where_what_they_do_can_be_told_apart():
-    fat = [Span(f"tf.data worker {n}", "DecodeJpeg", "decode", NOW + n * 9 * MS, 8 * MS, -1) for n in (1, 2, 3)]
-    assert {"tf.data worker 1", "tf.data worker 3"} <= set(words(static.draw(Trace.from_spans(fat)).figure()))
-    assert "threads at work" not in words(static.draw(Trace.from_spans(fat)).figure())
-    assert "threads at work" in words(static.draw(noisy_job(workers=2)).figure())
+def bands(figure):
+    """Yield the areas of each band of a picture, which lies below the accelerator, and where its dashed lines are."""
+    for axes in (axes for axes in figure.axes if axes.zorder == 1 and axes.collections):
+        areas = [c for c in axes.collections if type(c).__name__ == "FillBetweenPolyCollection"]
+        areas = [c for c in areas if min(p.vertices[:, 1].min() for p in c.get_paths()) > static.LINE + static.TALL]
+        yield areas, [float(mark.get_ydata()[0]) for mark in axes.lines if mark.is_dashed()]
 
 
-@settings(max_examples=10)
-@given(seed=st.integers(0, 99), workers=st.integers(1, 9), width=st.integers(1, 300))
-def test_the_band_holds_all_work_of_its_lanes_and_nothing_else(seed, workers, width):
-    timeline = Timeline(noisy_job(workers=workers, images=9, seed=seed))
-    lanes = [lane for lane in timeline.lanes if lane.kind == "pipeline"]
-    threads = threads_at_work(lanes, 0, timeline.span_ns, width)
-    assert threads.sum(axis=0).max() <= workers + 1e-9
-    column_ns = timeline.span_ns / width
-    for code, category in enumerate(CATEGORIES):
-        own = sum(lane.by_category.get(category, 0) for lane in lanes) if category in WORK else 0
-        assert threads[code].sum() * column_ns == pytest.approx(own, rel=1e-3, abs=width)
+def test_the_area_of_a_band_is_the_time_of_its_threads():
+    """Work is filled with its colour; a wait has its tint inside, which is no colour of work."""
+    timeline = Timeline(noisy_job(workers=6, images=24, host={"cpus": 2}))
+    layout = TimelineLayout([timeline])
+    (band,), drawn = layout.bands, layout.drawn[0]["band"]
+    figure = static.picture_of(layout, steps=slice(None)).figure()
+    ((areas, _),) = bands(figure)
+    height = band_inches(layout)
+    look, found = views_texts.colours("light"), {}
+    for area in areas:
+        color = to_hex(area.get_facecolor()[0])
+        ink = sum(polygon_area(path.vertices) for path in area.get_paths())
+        found[color] = found.get(color, 0) + ink / height * drawn["most"] / (timeline.span_ns / 1e6)
+    threads = band.threads(0, timeline.span_ns, 5000).mean(axis=1)
+    wanted = {look["fill" if layer.look == "filled" else "tint"][k]: threads[k]
+              for k, layer in enumerate(LAYERS) if threads[k]}  # fmt: skip
+    assert set(found) == set(wanted)
+    # Columns of a picture are wider than spans, and what is above the cores at one moment waits for one.
+    assert sum(found.values()) == pytest.approx(sum(wanted.values()), rel=0.01)
+    waits = look["tint"][[layer.label for layer in LAYERS].index("waits for storage")]
+    assert found[waits] == pytest.approx(wanted[waits], rel=0.02)
 
 
-def test_a_lane_that_hardly_works_is_not_drawn_while_a_busier_one_is_hidden():
-    timeline = Timeline(noisy_job(workers=20, images=40))
-    drawn = drawn_lanes(timeline)
-    lanes = timeline.lanes
-    assert drawn[:2] == [0, blamed_lane(timeline)]
-    assert all(lanes[k].share >= 0.01 for k in drawn[2:])
-    shares = [lanes[k].share for k in drawn[2:]]
-    assert shares == sorted(shares, reverse=True)
+def band_inches(layout):
+    """Return how high the band of a picture with one run and no devices is."""
+    axes = next(axes for axes in static.picture_of(layout).figure().axes if axes.zorder == 1 and axes.collections)
+    return axes.get_ylim()[0] - static.LINE - static.TALL - 2 * static.SPACE
+
+
+def polygon_area(points):
+    x, y = points.T
+    return abs(np.dot(x, np.roll(y, -1)) - np.dot(y, np.roll(x, -1))) / 2
 
 
 def test_the_window_shown_holds_the_longest_gap():
@@ -142,12 +156,13 @@ def test_the_window_shown_holds_the_longest_gap():
         assert int(shown[1]) <= longest.step <= int(shown[2])
 
 
-def test_lanes_can_be_chosen():
+def test_lanes_can_be_chosen_and_the_words_name_the_rows():
     picture = static.draw(noisy_job(workers=40, images=40), lanes=["tf.data worker 39"])
     shown = words(picture.figure())
     assert "tf.data worker 39" in shown
     assert "tf.data worker 1" not in shown
-    assert not any("more lane" in w for w in shown)
+    assert BAND not in shown
+    assert "rows: accelerator, tf.data worker 39" in picture.text.splitlines()
 
 
 def test_two_runs_share_one_axis_and_both_begin_at_their_window():
@@ -203,7 +218,8 @@ def test_every_picture_says_measured_or_modelled(origin, kind):
     trace = noisy_job(origin=origin, accelerator={"name": "X1", "kind": kind})
     for picture in (static.draw(trace), static.compare(trace, trace)):
         for form in (" ".join(words(picture.figure())), picture.text, picture.alt):
-            assert re.search(rf"\b{origin}\b.* {kind} accelerator X1", form)
+            assert re.search(rf"\b{origin}\b", form)
+        assert re.search(rf"\b{origin}\b.* {kind} accelerator X1", picture.text)
 
 
 def test_a_picture_says_which_steps_it_shows():
@@ -229,48 +245,49 @@ def test_a_comparison_gives_a_ratio_for_equal_work_only():
     assert "% of the time)" not in other.text
 
 
-@pytest.mark.parametrize(("cpus", "line"), [(2, True), (40, False), (None, False)])
-def test_a_band_has_a_dashed_line_at_the_number_of_cores_where_it_reaches_it(cpus, line):
-    """Six workers, of which more than two and less than forty work at once."""
-    figure = static.draw(noisy_job(workers=6, images=24, host={"cpus": cpus})).figure()
-    assert ("number of cores: 2" in words(figure)) == line
-    axes = next(axes for axes in figure.axes if axes.zorder == 1 and axes.collections)
-    levels = [float(mark.get_ydata()[0]) for mark in axes.lines if mark.is_dashed()]
-    most = max(int(word) for word in words(figure) if word in "23456")
-    top = static.LINE + static.TALL + static.SPACE
-    assert levels == ([pytest.approx(top + static.BAND_TALL * (1 - cpus / most))] if line else [])
+@pytest.mark.parametrize("cpus", [1, 2, 40, None])
+def test_every_band_has_a_dashed_line_at_the_number_of_cores_where_it_is_known(cpus):
+    layout = TimelineLayout([noisy_job(workers=6, images=24, host={"cpus": cpus})])
+    figure = static.picture_of(layout).figure()
+    assert (f"number of cores: {cpus}" in words(figure)) == bool(cpus), "in the legend"
+    assert (f"{cpus} core{'s' * (cpus != 1)}" in words(figure)) == bool(cpus), "beside the line"
+    ((_, levels),) = bands(figure)
+    most, top = layout.drawn[0]["band"]["most"], static.LINE + static.TALL + static.SPACE
+    assert most == max(6, cpus or 0)
+    assert levels == ([pytest.approx(top + band_inches(layout) * (1 - cpus / most))] if cpus else [])
     assert_readable(figure)
 
 
-@pytest.mark.parametrize("cpus", [2, 40, 41, None])
-def test_the_bands_of_a_picture_and_of_the_widget_state_the_same_numbers_of_the_same_window(cpus):
-    """Forty workers that all begin at once: columns of a picture are too wide to show so many on average."""
-    trace = noisy_job(workers=40, images=40, host={"cpus": cpus})
-    band = TimelineLayout([trace]).header["runs"][0]["band"]
-    shown = words(static.draw(trace, steps=slice(None)).figure())
-    average, most = band["busy"].split(" of ")
-    assert most == str(band["most"]) == "40"
-    assert {f"{average} threads", most} <= set(shown)
-    line = [f"number of cores: {cpus}"] if cpus in (2, 40) else []
-    assert [word for word in shown if word.startswith("number of cores")] == line
-    assert band["cores"] == (cpus if line else 0)
+def test_bands_of_a_comparison_have_one_scale():
+    layout = TimelineLayout([noisy_job(workers=n, images=n, host={"cpus": 2}) for n in (2, 20)], ["few", "many"])
+    figure = static.picture_of(layout).figure()
+    (_, one), (_, other) = bands(figure)
+    assert one == other
+    assert words(figure).count("20") == 2
+    assert_readable(figure)
 
 
-def test_a_thread_that_ends_as_another_begins_does_not_work_at_the_same_time():
-    spans = [Span(f"tf.data worker {n}", "DecodeJpeg", "decode", NOW + n * MS, MS, -1) for n in range(4)]
-    spans.append(Span("tf.data worker 4", "DecodeJpeg", "decode", NOW + MS // 2, 2 * MS, -1))
-    lanes = [lane for lane in Timeline(Trace.from_spans(spans)).lanes if lane.kind == "pipeline"]
-    assert [most_at_once(lanes[:4], 0, 4 * MS), most_at_once(lanes, 0, 4 * MS)] == [1, 2]
-    assert [most_at_once(lanes, 3 * MS, 4 * MS), most_at_once(lanes[:1], 2 * MS, 3 * MS)] == [1, 1]
+def test_the_sign_for_what_only_waits_is_not_that_of_work():
+    """Sixteen that wait for a modelled storage: no area of the band has the colour of fetching."""
+    spans = [Span("consumer", "train step", "train", NOW + i * MS, MS // 2, i) for i in range(4)]
+    spans += [Span(f"reader {n}", "modelled storage", "read", NOW, 4 * MS, -1) for n in range(16)]
+    figure = static.draw(Trace.from_spans(spans, {"consumer": "consumer"}, host={"cpus": 2})).figure()
+    ((areas, _),) = bands(figure)
+    look = views_texts.colours("light")
+    k = [layer.label for layer in LAYERS].index("waits for storage")
+    assert {to_hex(area.get_facecolor()[0]) for area in areas} == {look["tint"][k]}
+    assert "waits for storage" in words(figure)
+    assert "fetch" not in words(figure)
 
 
 def test_what_occurs_is_in_the_legend_and_nothing_else():
-    assert {"read", "decode", "resize", "other map work", "train step"} <= set(words(static.draw(noisy_job()).figure()))
-    assert not {"kernel", "batch", "copy to the device"} & set(words(static.draw(noisy_job()).figure()))
-    assert {"kernel", "copy to the device"} <= set(words(static.draw(gpu_job()).figure()))
-    assert "transfer between processes" not in words(static.draw(gpu_job()).figure())
+    """A job decodes and resizes, but batches nothing; what reads a storage waits for it."""
+    plain = set(words(static.draw(noisy_job()).figure()))
+    assert {"waits for storage", "prepare: decode", "prepare: resize", "prepare: other", "train"} <= plain
+    assert not {"hand over", "waits for a core", "number of cores: 2", "fetch"} & plain
+    assert {"train", "prepare: decode"} <= set(words(static.draw(gpu_job()).figure()))
     moved = words(static.draw(processes([8] * 6, [9] * 6)).figure())
-    assert {"transfer between processes", "batch"} <= set(moved)
+    assert "hand over" in moved
     assert any(re.fullmatch(r"idle .* ms: transfer", text) for text in moved)
 
 
@@ -288,10 +305,12 @@ def test_nothing_and_next_to_nothing_can_be_drawn():
 @pytest.mark.parametrize("blind", BLIND)
 @pytest.mark.parametrize("look", THEMES.values(), ids=THEMES)
 def test_idle_time_has_the_one_strong_colour(look, blind):
-    """Twice the chroma of any work, and unlike each of them for every kind of colour vision."""
+    """More chroma than fetching, twice that of the rest, and unlike each for every kind of colour vision."""
     chroma = {c: np.hypot(*lab(color, "none")[1:]) for c, color in {**look.fill, "idle": look.gap}.items()}
-    assert chroma.pop("idle") > 2 * max(chroma.values())
-    assert all(ciede2000(lab(look.gap, blind), lab(color, blind)) >= 15 for color in look.fill.values())
+    idle, fetch = chroma.pop("idle"), chroma.pop("read")
+    assert idle > 1.2 * fetch
+    assert idle > 2 * max(chroma.values())
+    assert all(ciede2000(lab(look.gap, blind), lab(color, blind)) >= 12 for color in look.fill.values())
     assert contrast(palette.text_on(look.gap), look.gap) >= 4.5
 
 
@@ -320,6 +339,20 @@ def test_a_png_is_opaque_in_the_colour_of_its_theme(monkeypatch):
     assert background(static.draw(noisy_job(), theme="light").png()) == "#ffffff"
 
 
+@pytest.mark.parametrize("theme", THEMES)
+def test_a_picture_in_few_colours_keeps_those_of_its_legend_also_of_thin_lines(theme):
+    """What waits has nothing but a line and a tint: a line that turns red would say something else."""
+    picture = static.draw(noisy_job(workers=6, images=24, host={"cpus": 2}), theme=theme)
+    ((_, image),) = images(picture.html())
+    seen = np.array(image.convert("RGB"), int).reshape(-1, 3)
+    look, shown = views_texts.colours(theme), words(picture.figure())
+    for k, layer in enumerate(LAYERS):
+        kinds = {"filled": ["fill"], "hollow": ["fill", "tint"]}.get(layer.look, []) if layer.label in shown else []
+        for color in (look[kind][k] for kind in kinds):
+            wanted = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
+            assert np.abs(seen - wanted).max(axis=1).min() <= 3, (layer.label, color)
+
+
 def test_an_unknown_theme_is_refused_by_name(monkeypatch):
     with pytest.raises(ValueError, match="theme is 'blue'; allowed: light, dark"):
         static.draw(noisy_job()).png("blue")
@@ -332,7 +365,7 @@ def test_the_readers_own_style_changes_nothing():
     import matplotlib as mpl
 
     plain = static.draw(noisy_job()).png()
-    with mpl.rc_context({"savefig.transparent": True, "font.size": 30, "hatch.linewidth": 5, "lines.linewidth": 9}):
+    with mpl.rc_context({"savefig.transparent": True, "font.size": 30, "lines.linewidth": 9}):
         assert static.draw(noisy_job()).png() == plain
 
 
