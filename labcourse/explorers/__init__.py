@@ -1,20 +1,21 @@
-"""Explorers: a few sliders, a simulated timeline that follows them, and its figures in words.
+"""Explorers: a few positions and sliders, a simulated timeline that follows them, and its figures in words.
 
 `explore` makes the explorer of a notebook, `scale` an explorer for planning on paper, `fleet` an explorer for many
 workers. Nothing is measured here and nothing is stored: the same position of the sliders always gives the same answer.
-Without widgets (on GitHub, in nbconvert, in a notebook without a kernel) the reader sees the picture and the text of
-the position in which the explorer was opened.
+Without widgets (on GitHub, in nbconvert, in a notebook without a kernel) the reader sees a picture of the same rows.
+Which of F, P and G is the lowest is a question to the reader: only an answer shows it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
+from html import escape
 from typing import Any
 
 from labcourse.explorers.front_end import Reply, Shown
 from labcourse.explorers.modelled_run import ModelledRun, answer
-from labcourse.explorers.notebook_explorers import SHEETS, Sheet, sliders_of
+from labcourse.explorers.notebook_explorers import COSTS, SHEETS, Sheet, sliders_of
 from labcourse.explorers.planning import fleet, scale
 from labkit import simulate
 from labkit.common.numbers import check_names, one_of
@@ -35,10 +36,16 @@ class Explorer(Shown):
     sheet : Sheet
     start : mapping of control name to value
         Where the sliders stand when it is opened.
+    measured : iterable of str
+        The sliders whose values were measured on this machine.
     """
 
-    def __init__(self, sheet: Sheet, start: Mapping[str, Any]) -> None:
-        super().__init__(sheet.title, sheet.question, sheet.controls, start, sheet.positions)
+    def __init__(self, sheet: Sheet, start: Mapping[str, Any], measured: Iterable[str] = ()) -> None:
+        labels = ", ".join(control.label for control in sheet.controls if control.name in measured)
+        costs = f"Costs: measured on this machine ({labels})." if labels else "Costs: of the course's example."
+        at_row = any(start | position == start for position in sheet.positions.values())
+        positions = sheet.positions if at_row else {"as opened": start} | sheet.positions
+        super().__init__(sheet.title, sheet.question, sheet.controls, start, positions, costs)
         self.sheet = sheet
 
     def answer(self, position: str | None = None, **changes: Any) -> ModelledRun:
@@ -47,7 +54,7 @@ class Explorer(Shown):
         Parameters
         ----------
         position : str, optional
-            The label of a button; where the explorer was opened without one.
+            The label of a row; where the explorer was opened without one.
         **changes
             Sliders by name, on top of it.
 
@@ -80,7 +87,15 @@ class Explorer(Shown):
         if moved:
             gain = f"{now.faster_than(self.first):,.3g} times the images/s of the opening position."
             words += f" {gain} Changed: {self.words(moved)}."
-        return Reply(words, lambda: [static.draw(now.timeline, title=self.title)], timeline=now.timeline)
+        return Reply(words, lambda: [static.draw(now.timeline, title=self.title)], timeline=now.timeline, bars=now.bars)
+
+    def rows(self) -> dict[str, str]:
+        """Return the row of each position: its label, its strip and its figures."""
+        lines = {label: run.timeline for label, run in self.others.items()}
+        return {
+            label: f"<span>{escape(label)}</span>{strip}<small>{escape(ladder_chart.figures(lines[label]))}</small>"
+            for label, strip in ladder_chart.strips(lines).items()
+        }
 
     @cached_property
     def first(self) -> ModelledRun:
@@ -89,15 +104,13 @@ class Explorer(Shown):
 
     @cached_property
     def others(self) -> dict[str, ModelledRun]:
-        """The answers of the buttons, by label, from where the explorer was opened."""
-        return {label: self.answer(label) for label in self.positions}
+        """The answers of the rows, by label."""
+        return {label: self.answer(**position) for label, position in self.positions.items()}
 
     @cached_property
     def picture(self) -> Picture:
-        """The static picture: one row for every button, and above them where the explorer was opened elsewhere."""
-        at_button = any(self.start | position == self.start for position in self.positions.values())
-        rows = {} if at_button else {"as opened": self.first.timeline}
-        rows |= {label: run.timeline for label, run in self.others.items()}
+        """The static picture: the same rows."""
+        rows = {label: run.timeline for label, run in self.others.items()}
         drawn = ladder_chart.draw(rows, title=f"{self.title} (modelled)")
         alt = f"{self.first.headline} {drawn.alt}"
         return Picture(lambda look: drawn.figure(look.name), drawn.title, alt, str(self))
@@ -114,21 +127,25 @@ class Explorer(Shown):
         rows = []
         for label, run in self.others.items():
             t = run.timeline
-            figures = (percent(t.busy), f"{t.step_ms:,.1f}", f"{t.images_per_s:,.1f}", f"{run.ideal.rate:,.1f}")
-            rows.append((label, *figures))
+            rows.append((label, percent(t.busy), f"{t.step_ms:,.1f}", f"{t.images_per_s:,.1f}", *run.bars["words"]))
         lines = [
             f"{self.title} (modelled; an explorer with {len(self.controls)} sliders)",
             self.question,
             f"Sliders: {self.words(self.start)}.",
             self.first.headline,
-            *Table(("button", "busy", "step ms", "images/s", "limit"), rows, right=range(1, 5), indent="  ").lines(),
+            self.costs,
+            "F, P and G: the most that fetching, preparing and the accelerators could do alone.",
+            *Table(("position", "busy", "step ms", "images/s", *"FPG"), rows, right=range(1, 7), indent="  ").lines(),
             "Assumptions:",
             *(f"- {line}" for line in self.first.trace.run.assumptions),
         ]
         return "\n".join(lines)
 
 
-def explore(name: str, trace: Trace | None = None, *, position: str | None = None, **start: Any) -> Explorer:
+def explore(
+    name: str, trace: Trace | None = None, *, position: str | None = None,
+    measured: Mapping[str, Any] | None = None, **start: Any,
+) -> Explorer:  # fmt: skip
     """Return the explorer of a notebook.
 
     Parameters
@@ -136,11 +153,13 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
     name : str
         Number of the notebook, a key of `SHEETS`.
     trace : Trace, optional
-        A recorded run: the costs in it are where the sliders begin.
+        A run recorded on this machine: the costs in it are where the sliders begin.
     position : str, optional
-        The label of the button that it begins with; the first by default.
+        The label of the row that it begins with; the first by default.
+    measured : mapping of str to value, optional
+        Sliders by name whose values were measured on this machine without a trace.
     **start
-        Sliders by name; they win over `trace` and `position`.
+        Sliders by name; they win over `trace`, `measured` and `position`.
 
     Raises
     ------
@@ -156,11 +175,14 @@ def explore(name: str, trace: Trace | None = None, *, position: str | None = Non
     """
     sheet = SHEETS[one_of("explorer", name, SHEETS)]
     opened = sheet.opened | next(iter(sheet.positions.values()))
+    known = dict(measured or {})
+    check_names("slider", known, opened)
     if trace is not None:
         model = simulate.fit(trace)
-        found = sliders_of(model.costs, model.knobs)
-        # Three digits, as the sliders show them: what is read is what is simulated.
-        opened |= {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in found.items() if k in opened}
-    opened |= sheet.position(position) if position is not None else {}
+        known = sliders_of(model.costs, model.knobs) | known
+    # Three digits, as the sliders show them: what is read is what is simulated.
+    found = {k: v if isinstance(v, int) else float(f"{v:.3g}") for k, v in known.items() if k in opened}
+    opened |= found | (sheet.position(position) if position is not None else {})
     # A machine that nobody has seen may be beyond the sliders: they are made to reach what was measured.
-    return Explorer(sheet, opened | Explorer(sheet, opened).checked(start))
+    opened |= Explorer(sheet, opened).checked(start)
+    return Explorer(sheet, opened, {name for name in found if name in COSTS and opened[name] == found[name]})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from labkit import simulate
 from labkit.simulate import Costs, Knobs
@@ -99,23 +100,30 @@ class ModelledRun:
 
     @property
     def headline(self) -> str:
-        """Busy share, step time, images per second, the limit of each part, and the lowest of them, in sentences."""
-        t, best = self.timeline, self.ideal
-        rates = (("fetch (F)", best.fetch), ("preparation (P)", best.prep), ("the accelerator (G)", best.train))
-        parts = ", ".join(f"{name} {_images(rate)}" for name, rate in rates)
-        many = self.knobs.accelerators
+        """Busy share, step time and images per second in a sentence, and the note."""
+        t, many = self.timeline, self.knobs.accelerators
         subject = f"{many} accelerators" if many > 1 else "accelerator"
         text = (
             f"{subject.capitalize()} busy {percent(t.busy)}, step time {_short(t.step_ms)} ms, "
-            f"{_images(t.images_per_s or 0.0)} images/s (modelled). "
-            f"The most that each part could do alone, in images/s: {parts}. "
-            f"The lowest number limits the job: {_images(best.rate)} images/s, limited by {best.limit}."
+            f"{_images(t.images_per_s or 0.0)} (modelled)."
         )
-        if best.together < 0.98 * best.rate:
-            text += (
-                f" The same threads or cores fetch and prepare, so at most {_images(best.together)} images/s remain."
-            )
         return f"{text} {self.note}".strip()
+
+    @property
+    def bars(self) -> dict[str, Any]:
+        """F, P and G as bars for the browser.
+
+        ``words`` of each, its ``length`` in percent of the longest, whether it is the ``lowest`` (more than one where
+        they read alike), and the ``verdict``, which only a reader sees who has said which one limits the job.
+        """
+        best = self.ideal
+        rates, least = (best.fetch, best.prep, best.train), _images(best.rate)
+        longest, words = max(rate for rate in rates if rate < math.inf), [_images(rate) for rate in rates]
+        verdict = f"The lowest is {best.limit}: at most {least}"
+        if best.together < 0.98 * best.rate:
+            verdict += f", and {_short(best.together)} because the same threads or cores also fetch"
+        length = [round(100 * min(1.0, rate / longest), 1) for rate in rates]
+        return {"words": words, "length": length, "lowest": [each == least for each in words], "verdict": f"{verdict}."}
 
     def faster_than(self, other: ModelledRun) -> float:
         """Return how many times more images per second this one trains than `other`."""
@@ -135,7 +143,7 @@ def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> ModelledRu
 
 
 def _images(rate: float) -> str:
-    return "no limit" if math.isinf(rate) else _short(rate)
+    return "no limit" if math.isinf(rate) else f"{_short(rate)} images/s"
 
 
 def _short(value: float) -> str:

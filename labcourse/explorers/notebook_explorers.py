@@ -21,6 +21,8 @@ Position = Mapping[str, Any]
 Build = Callable[[Position], tuple[dict[str, Any], dict[str, Any], str]]
 #: Knobs that a slider of their name sets; a slider without a limit leaves its knob alone.
 _KNOBS = ("batch_size", "cores", "cycle_length", "prefetch", "bandwidth_mb_s", "image_kb", "accelerators")
+#: Sliders that state what the pipeline takes on a machine; the train step is that of an accelerator.
+COSTS = ("open_ms", "read_ms", "fetch_ms", "work_ms", "work_us", "decode_ms", "overhead_us")
 _RESIZE_MS = 0.5  # of a photo that is stored small, where a sheet does not vary it
 
 
@@ -36,6 +38,7 @@ def sliders_of(costs: Costs, knobs: Knobs) -> dict[str, Any]:
     return {
         "open_ms": mean["open"],
         "read_ms": mean["read"],
+        "fetch_ms": mean["open"] + mean["read"],
         "work_ms": work,
         "work_us": 1e3 * work,
         "decode_ms": max(0.0, work - _RESIZE_MS),
@@ -193,12 +196,11 @@ def _cached(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
 @_sheet("06")
 def _vectorised(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
     call, work, size = p["overhead_us"] / 1e3, p["work_us"] / 1e3, p["batch_size"]
-    copying = 0.002 * size
-    costs = {"map": {"call": call, "work": work}, "batch": copying}
-    if p["form"] == "batch, then map":
-        costs = {"map": 0.0, "batch": call + work * size + copying}
+    whole = p["form"] == "batch, then map"
+    costs = {"map": {"call": call, "work": work * size if whole else work}, "batch": 0.002 * size}
     gain = (call + work) / (call / size + work)
-    return costs, {"cores": 2, "prefetch": 1}, f"Batching first gains at most {gain:.2f} times on the map."
+    knobs = {"cores": 2, "prefetch": 1, "map_batches": whole}
+    return costs, knobs, f"Batching first gains at most {gain:.2f} times on the map."
 
 
 @_sheet("07")

@@ -1,4 +1,4 @@
-"""The widget of an explorer: its sliders and buttons, and the interactive timeline that follows them."""
+"""The widget of an explorer: its rows and sliders, and the interactive timeline that follows them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ import anywidget
 import ipywidgets
 import traitlets
 
-from labcourse.explorers.front_end import MODULE, STYLE, Reply, Shown
+from labcourse.explorers.front_end import MODULE, Reply, Shown, style
 from labkit.views.widget import TimelineWidget
+
+#: Pixels of the lanes below an explorer: the accelerator, the band and a device. All of it fits on a small screen.
+LANES = 140
 
 
 class ExplorerPanel(anywidget.AnyWidget):
-    """An explorer as a widget: question, buttons, sliders, headline, pictures, details.
+    """An explorer as a widget: question, rows, sliders, headline, bars, pictures, details.
 
     Parameters
     ----------
@@ -27,7 +30,7 @@ class ExplorerPanel(anywidget.AnyWidget):
         What is shown for them; see `Reply.shown`. ``places`` says which position it answers.
     """
 
-    _esm, _css = MODULE, STYLE
+    _esm, _css = MODULE, style()
     html = traitlets.Unicode().tag(sync=True)
     spec = traitlets.Dict().tag(sync=True)
     places = traitlets.List().tag(sync=True)
@@ -63,18 +66,16 @@ class TimelinePanel(ExplorerPanel):
     """
 
     def __init__(self, explorer: Any) -> None:
-        words, layout = "show the opening position above it", ipywidgets.Layout(width="auto")
-        self.compare = ipywidgets.Checkbox(value=False, description=words, indent=False, layout=layout)
-        self.timeline = TimelineWidget(explorer.first.timeline, labels=("as opened", "now"), title=explorer.title)
+        self.timeline = TimelineWidget(explorer.first.timeline, title="As the sliders stand", height=LANES)
+        # What it waits for is the question: a click on a gap says it, the heading does not.
+        self.timeline.look = {**self.timeline.look, "heading": False}
         super().__init__(explorer)
-        self.compare.observe(self.answer, "value")
 
     def shown(self, reply: Reply) -> dict[str, Any]:
-        """Draw the timeline of a reply, below that of the opening position where the reader asks for it."""
-        above = [self.explorer.first.timeline] if self.compare.value else []
-        self.timeline.update(*above, reply.timeline)
+        """Draw the timeline of a reply."""
+        self.timeline.update(reply.timeline)
         return reply.shown(drawn=False)
 
     def box(self) -> ipywidgets.VBox:
         """Return the panel with its timeline."""
-        return ipywidgets.VBox([self, self.compare, self.timeline])
+        return ipywidgets.VBox([self, self.timeline])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from html import unescape
 
@@ -13,11 +14,15 @@ from IPython.core.formatters import DisplayFormatter
 
 from labcourse import explorers
 from labcourse.explorers import modelled_run
-from labcourse.explorers.front_end import MODULE
+from labcourse.explorers.front_end import MODULE, style
 from labcourse.explorers.panel import ExplorerPanel, TimelinePanel
 from labextras.cluster import capacity
 from labkit import simulate
 from labkit.timeline.timeline import Timeline
+from labkit.views import ladder_chart
+
+#: Pixels of the timeline below an explorer: a heading, controls, the accelerator, the band and a device.
+TIMELINE = 190
 
 NOTEBOOKS = [f"{number:02d}" for number in range(8)]
 BUTTONS = [(name, label) for name, sheet in explorers.SHEETS.items() for label in sheet.positions]
@@ -88,12 +93,8 @@ def test_every_button_leads_to_a_modelled_run_and_its_figures_in_words(name, lab
     assert answer.trace.run.origin == "modelled"
     rate = timeline.images_per_s
     assert f"{f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}'} images/s (modelled)" in answer.headline
-    assert re.search(
-        r"busy .*%, step time .* ms, .* images/s \(modelled\)\. The most that each part could do alone, in images/s: "
-        r"fetch \(F\) .*, preparation \(P\) .*, the accelerator \(G\) .*\. The lowest number limits the job: ",
-        answer.headline,
-    )
-    assert f"limited by {answer.ideal.limit}" in answer.headline
+    assert re.search(r"busy .*%, step time .* ms, .* images/s \(modelled\)\.", answer.headline)
+    assert answer.bars["verdict"].startswith(f"The lowest is {answer.ideal.limit}: at most ")
 
 
 def test_the_four_timelines_of_the_seeds_are_four_buttons_of_notebook_00():
@@ -151,6 +152,33 @@ def test_an_answer_depends_on_the_position_and_on_nothing_before_it(place, other
 
 
 @pytest.mark.sample(1)
+@pytest.mark.parametrize(("name", "label"), BUTTONS)
+def test_the_bars_are_the_three_speeds_and_the_lowest_is_the_limit(name, label):
+    answer = explorers.explore(name).answer(label)
+    bars, best = answer.bars, answer.ideal
+    rates = (best.fetch, best.prep, best.train)
+    assert max(bars["length"]) == 100
+    for rate, words, length, lowest in zip(rates, bars["words"], bars["length"], bars["lowest"], strict=True):
+        assert words == "no limit" or math.isclose(float(words.split()[0].replace(",", "")), rate, rel_tol=0.006)
+        assert lowest == (bars["words"][rates.index(best.rate)] == words)
+        assert not lowest or length == min(bars["length"])
+
+
+@pytest.mark.sample(1)
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_nothing_says_which_speed_is_the_lowest_before_the_reader_has(name):
+    explorer = explorers.explore(name)
+    panel = TimelinePanel(explorer)
+    for label, position in explorer.positions.items():
+        go(panel, position)
+        known = explorer.others[label]
+        page = panel.html + panel.reply["words"] + panel.reply["bars"]["html"]
+        told = (str(explorer), explorer.picture.alt, explorer.picture.text, unescape(page))
+        hints = (known.bars["verdict"], "lowest", f"limited by {known.ideal.limit}")
+        assert not [hint for text in told for hint in hints if hint in text]
+
+
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
     explorer = explorers.explore(name)
@@ -186,44 +214,84 @@ def test_every_position_gets_an_answer_of_its_own_even_where_the_words_are_equal
     assert second["places"] == panel.places
 
 
+def opened(chromium, panel, kernel=None):
+    """Return a page that holds a panel in the state of a real one; `kernel` answers to places, nothing without it."""
+    state = json.dumps({"html": panel.html, "spec": panel.spec, "places": panel.places, "reply": panel.reply})
+    source = MODULE.read_text(encoding="utf-8").replace("export default { render };", "window.render = render;")
+    page = chromium.new_page(viewport={"width": 1280, "height": 720})
+    page.clock.install()
+    here = "<div id='here' style='width:848px'></div>"  # in JupyterLab, with its list of files open
+    page.set_content(f"<!doctype html><title>t</title><body data-jp-theme-light='true'>{here}")
+    page.add_style_tag(content=style())
+    page.add_script_tag(content=source.replace("export function", "function"))
+    page.expose_function("ask", kernel or (lambda places: None))
+    page.evaluate(f"""() => {{ const state = {state}, handlers = {{}};
+      window.model = {{ get: (k) => state[k], off: () => {{}}, on: (what, then) => {{ handlers[what] = then; }},
+        save_changes: () => ask(state.places).then((reply) => reply && model.set('reply', reply)),
+        set: (k, v) => {{ state[k] = v; handlers['change:' + k]?.(); }} }};
+      render({{ model, el: document.getElementById('here') }}); }}""")
+    return page
+
+
+@pytest.mark.browser
+@pytest.mark.sample(2)
+@pytest.mark.parametrize("name", NOTEBOOKS)
+def test_every_row_is_a_button_that_sets_all_sliders_and_all_of_it_fits_on_a_small_screen(name, chromium):
+    explorer = explorers.explore(name)
+    panel = TimelinePanel(explorer)
+
+    def kernel(places):
+        panel.places = places
+        return panel.reply
+
+    page = opened(chromium, panel, kernel)
+    rows, sliders = page.locator("button:has(svg)"), page.locator("label > :is(input, select)")
+    bars, marks = page.locator("[data-part=bars] button"), page.get_by_text("lowest")
+    assert [row.locator("span").inner_text() for row in rows.all()] == list(explorer.positions)
+    for number, (label, position) in enumerate(explorer.positions.items()):
+        for slider in page.get_by_role("slider").all():
+            slider.focus()
+            page.keyboard.press("End" if number % 2 else "Home")
+        assert marks.count() == 0
+        row = rows.nth(number)
+        row.focus()
+        page.keyboard.press("Enter")
+        assert [int(slider.input_value()) for slider in sliders.all()] == explorer.places(position)
+        assert [row.get_attribute("aria-pressed") for row in rows.all()].index("true") == number
+        page.wait_for_function(
+            "words => document.querySelector('[role=status]').textContent.startsWith(words)",
+            arg=explorer.others[label].headline,
+        )
+        known, verdict = explorer.others[label].bars, page.locator("[data-part=verdict]")
+        assert "Which of the three" in verdict.inner_text()
+        assert marks.count() == 0
+        assert {bar.get_attribute("aria-pressed") for bar in bars.all()} == {"false"}
+        chosen = number % 3
+        bars.nth(chosen).focus()
+        page.keyboard.press("Enter")
+        assert verdict.inner_text() == f"{'Yes.' if known['lowest'][chosen] else 'No.'} {known['verdict']}"
+        assert ["◀ lowest" in bar.inner_text() for bar in bars.all()] == known["lowest"]
+        assert page.locator(".labkit-explorer").bounding_box()["height"] + TIMELINE <= 500
+    page.close()
+
+
 @pytest.mark.browser
 def test_a_widget_whose_kernel_is_gone_asks_to_run_the_cell_again(chromium):
     """A real browser and the state of a real panel; a model without a kernel keeps what is set and answers nothing."""
     panel = TimelinePanel(explorers.explore("02"))
-    state = json.dumps({"html": panel.html, "spec": panel.spec, "places": panel.places, "reply": panel.reply})
-    source = MODULE.read_text(encoding="utf-8").replace("export default { render };", "window.render = render;")
-    page = chromium.new_page()
-    page.clock.install()
-    page.set_content("<!doctype html><title>t</title><div id='here'></div>")
-    page.add_script_tag(content=source.replace("export function", "function"))
-    page.evaluate(f"""() => {{ const state = {state}, handlers = {{}};
-      window.model = {{ get: (k) => state[k], save_changes: () => {{}}, off: () => {{}},
-        on: (what, then) => {{ handlers[what] = then; }},
-        set: (k, v) => {{ state[k] = v; handlers['change:' + k]?.(); }} }};
-      render({{ model, el: document.getElementById('here') }}); }}""")
+    page = opened(chromium, panel)
     status, first = page.get_by_role("status"), panel.reply["words"]
-    page.get_by_role("button").nth(1).click()
+    rows = page.locator("button:has(svg)")
+    rows.nth(1).click()
     page.clock.run_for(9_000)
     assert status.text_content() == first
     page.clock.run_for(2_000)
     assert status.text_content().endswith("run this cell again. The picture shows the last answer.")
-    page.get_by_role("button").nth(2).click()
+    rows.nth(2).click()
     page.evaluate("model.set('reply', { ...model.get('reply'), words: 'late' })")
     page.clock.run_for(60_000)
     assert status.text_content() == "late", "an answer ends the wait"
     page.close()
-
-
-def test_the_opening_position_can_be_shown_above_the_current_one():
-    explorer = explorers.explore("02")
-    panel = TimelinePanel(explorer)
-    go(panel, explorer.positions["prefetch(1)"])
-    panel.compare.value = True
-    both = str(panel.timeline)
-    assert str(explorer.first.timeline) in both
-    assert str(explorer.answer("prefetch(1)").timeline) in both
-    panel.compare.value = False
-    assert str(explorer.first.timeline) not in str(panel.timeline)
 
 
 @pytest.mark.sample(1)
@@ -238,9 +306,10 @@ def test_every_slider_has_a_label_and_values_with_units(name):
         assert all(unit in text or text == "no limit" for text in words)
         assert all(len(text) <= 10 for text in words) or control.in_words, "a slider has room for ten signs"
     assert 'aria-live="polite"' in panel.html
-    tips = re.findall(r'<button type="button" title="([^"]+)">([^<]+)</button>', panel.html)
-    assert [unescape(label) for _, label in tips] == list(explorer.positions)
-    assert [unescape(tip) for tip, _ in tips] == [explorer.words(p) for p in explorer.positions.values()]
+    tips = re.findall(r'<button [^>]*title="([^"]+)"><span>([^<]+)</span><svg .*?<small>([^<]+)</small>', panel.html)
+    assert [unescape(label) for _, label, _ in tips] == list(explorer.positions)
+    assert [unescape(tip) for tip, _, _ in tips] == [explorer.words(p) for p in explorer.positions.values()]
+    assert [figures for *_, figures in tips] == [ladder_chart.figures(r.timeline) for r in explorer.others.values()]
 
 
 @pytest.mark.sample(1)
@@ -277,8 +346,10 @@ def test_the_static_picture_has_a_row_for_every_button_with_its_busy_share(name)
     assert "Assumptions:" in str(explorer)
 
 
-def test_an_explorer_that_is_opened_beside_its_buttons_has_a_row_for_that_too():
+def test_an_explorer_that_is_opened_beside_its_rows_has_a_row_for_that_too():
     explorer = explorers.explore("02", work_ms=7.5, prefetch=4)
+    assert list(explorer.rows())[:2] == ["as opened", "no prefetch"]
+    assert explorer.positions["as opened"] == explorer.start
     shown = [text.get_text() for text in explorer.picture.figure().texts]
     assert shown.index("as opened") < shown.index("no prefetch")
 
@@ -296,6 +367,33 @@ def test_a_measured_run_sets_the_sliders():
     with pytest.raises(TypeError, match="trace is a Timeline; allowed: a Trace"):
         explorers.explore("01", trace=measured)
     assert explorers.explore("01", trace=trace, train_ms=5).start["train_ms"] == 5
+
+
+def test_an_explorer_says_which_costs_were_measured():
+    trace = simulate.run(simulate.Costs(read=4.0, map=6.0, train=50), simulate.Knobs(batch_size=8), steps=4)
+    words = "open per image, read per image, map work per image"
+    cases = {
+        "of the course's example.": explorers.explore("01"),
+        f"measured on this machine ({words}).": explorers.explore("01", trace=trace),
+        "measured on this machine (open per image, read per image).": explorers.explore("01", trace=trace, work_ms=3),
+        "measured on this machine (overhead per call).": explorers.explore("06", measured={"overhead_us": 0.4567}),
+    }
+    for costs, explorer in cases.items():
+        assert explorer.costs == f"Costs: {costs}"
+        data = explorer._repr_mimebundle_()[0]
+        assert explorer.costs in str(explorer)
+        assert explorer.costs in unescape(data["text/html"])
+        assert explorer.costs in unescape(TimelinePanel(explorer).html)
+    assert explorer.start["overhead_us"] == 0.457, "it begins with what was measured, also beyond the slider"
+    with pytest.raises(ValueError, match="there is no slider 'speed'"):
+        explorers.explore("06", measured={"speed": 1})
+
+
+@pytest.mark.parametrize("form", ["map, then batch", "batch, then map"])
+def test_map_work_is_map_work_before_and_behind_the_batch(form):
+    per_image = explorers.explore("06", work_us=4000).answer(form=form).timeline.per_image_ms
+    assert per_image["map"] == pytest.approx(4, rel=0.1)
+    assert per_image["batch"] < 0.01
 
 
 def test_a_run_beyond_the_sliders_makes_them_longer():
