@@ -2,7 +2,8 @@
 
 It lives in this kernel only, is small, and is what `labcourse.submit` writes down. `labcourse.check` fills it, and so
 do `labkit.record` and `labkit.measure`, to which it subscribes. Which exercises were solved is kept on the disk, too,
-beside the predictions: an empty file for each, for the start page, which has a kernel of its own.
+beside the predictions, and so are the steps of the first tour: an empty file for each, for the start page, which has a
+kernel of its own.
 """
 
 from __future__ import annotations
@@ -50,9 +51,7 @@ def check(*arguments: Any, **words: Any) -> grading.CheckResult:  # noqa: D103 -
     if found.exercise not in grading.numbers():
         return found
     if found.status == grading.PASSED and not fast():  # a trial run of all notebooks is nobody's work
-        with contextlib.suppress(OSError):  # a disk that is full, or not ours
-            _kept().mkdir(parents=True, exist_ok=True)
-            (_kept() / found.exercise).touch()
+        _keep(found.exercise, _kept())
     return result(found)
 
 
@@ -62,8 +61,24 @@ def solved() -> frozenset[str]:
     return frozenset(here.union(path.name for path in _kept().glob("*"))).intersection(grading.numbers())
 
 
+def tick(step: int) -> None:
+    """Keep that a step of the first tour was made, 1 to 3."""
+    _keep(str(step), photos.home() / "first tour")
+
+
+def ticks() -> int:
+    """Return how many of the three steps of the first tour were made, in this session or before."""
+    return len({"1", "2", "3"}.intersection(path.name for path in (photos.home() / "first tour").glob("*")))
+
+
 def _kept() -> Path:
     return photos.home() / "solved"
+
+
+def _keep(name: str, folder: Path) -> None:
+    with contextlib.suppress(OSError):  # a disk that is full, or not ours
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).touch()
 
 
 def result(found: grading.CheckResult) -> grading.CheckResult:

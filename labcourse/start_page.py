@@ -47,16 +47,29 @@ class Progress:
         What each notebook asks for, in the order of the course.
     predicted, measured, solved : frozenset of str
         Names of predictions that were made, and that were measured; numbers of exercises that were solved.
+    ticks : int
+        Steps of the first tour that were made, 0 to 3.
     """
 
     notebooks: tuple[_Notebook, ...]
     predicted: frozenset[str]
     measured: frozenset[str]
     solved: frozenset[str]
+    ticks: int = 0
 
     def table(self) -> Table:
         """Return a row for each notebook: how many of its predictions and exercises are done."""
-        return Table(_HEAD, [(n.name, *self._counts(n)) for n in self.notebooks], right=(1, 2, 3), notes=[self.next])
+        return Table(
+            _HEAD,
+            [(n.name, *self._counts(n)) for n in self.notebooks],
+            right=(1, 2, 3),
+            notes=[self.first_look, self.next],
+        )
+
+    @property
+    def first_look(self) -> str:
+        """The steps of the first tour as ticks, and how many there are."""
+        return f"First look: {'✓' * self.ticks}{'–' * (3 - self.ticks)} ({self.ticks} of 3)"
 
     @property
     def next(self) -> str:
@@ -88,7 +101,8 @@ class Progress:
     def _repr_markdown_(self) -> str:
         table = self.table()
         links = [(f"[{n.name}]({n.file})", *row[1:]) for n, row in zip(self.notebooks, table.rows, strict=True)]
-        return replace(table, rows=links).markdown()
+        look = f"[{self.first_look}]({self.notebooks[0].file})"
+        return replace(table, rows=links, notes=[look, self.next]).markdown()
 
 
 def progress(folder: str | os.PathLike[str] | None = None) -> Progress:
@@ -116,6 +130,7 @@ def progress(folder: str | os.PathLike[str] | None = None) -> Progress:
         predicted=frozenset(p.name for p in made),
         measured=frozenset(p.name for p in made if p.measured is not None),
         solved=gradebook.solved(),
+        ticks=gradebook.ticks(),
     )
 
 

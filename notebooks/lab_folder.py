@@ -73,7 +73,7 @@ def prepare(folder: Path, root: Path = ROOT, *, anew: bool = False) -> list[str]
     hidden = {"disabledExtensions": {"@jupyter/nbgrader": True}}
     write_aside(folder / ".jupyter" / "labconfig" / "page_config.json", json.dumps(hidden))
     now = progress(folder)
-    nothing = dict.fromkeys(("predicted", "measured", "solved"), frozenset())
+    nothing = {**dict.fromkeys(("predicted", "measured", "solved"), frozenset()), "ticks": 0}
     _start(folder / "start.ipynb", replace(now, **nothing) if anew else now)
     return kept
 
