@@ -10,7 +10,14 @@ from typing import Any
 from labkit.common import hooks, lazy_names
 
 _MODULES = ("drills", "exercises", "explorers", "grading", "ladder", "predictions", "training", "variants")
-_NAMES = {"check": "gradebook", "idea": "ideas", "progress": "start_page", "submit": "handin", "try_it": "grading"}
+_NAMES = {
+    "check": "gradebook",
+    "idea": "ideas",
+    "progress": "start_page",
+    "submit": "handin",
+    "tour": "first_tour",
+    "try_it": "grading",
+}
 __getattr__, __dir__, __all__ = lazy_names.of(__name__, _NAMES | dict(zip(_MODULES, _MODULES, strict=True)))
 
 

@@ -97,9 +97,7 @@ def assignments_release() -> None:
 @assignments.command("collect")
 def assignments_collect(
     download: Annotated[Path, typer.Argument(help="the zip or folder that a learning platform hands out")],
-    out: Annotated[Path, typer.Option(help="the folder of submissions; it may hold some already")] = Path(
-        "submissions"
-    ),
+    out: Annotated[Path, typer.Option(help="a folder of submissions; it may hold some already")] = Path("submissions"),
     set_name: Annotated[str, typer.Option("--set", help="the set; files that name another are left out")] = "",
 ) -> None:
     """Unpack a download of Moodle or Canvas, or a folder of plain names, into <student>/<set>/."""
@@ -128,9 +126,7 @@ def assignments_grade(
     submissions: Annotated[Path, typer.Argument(help="a folder of <student>/<set>/*.ipynb or <student>_<set>.ipynb")],
     out: Annotated[Path | None, typer.Option(help="the table; grades.csv in build/assignments by default")] = None,
     workers: Annotated[int, typer.Option(help="submissions that run at the same time")] = 2,
-    trust: Annotated[
-        bool, typer.Option("--trust", help="run without bubblewrap: nothing but time and memory is limited")
-    ] = False,
+    trust: Annotated[bool, typer.Option("--trust", help="no bubblewrap: only time and memory are limited")] = False,
 ) -> None:
     """Check, run and grade every submission, each in a box of its own, into one CSV."""
     batch = _tool("assignments.grader.batch")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import math
+import operator
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from labcourse.grading import Wrong, exercise
+from labcourse import exercise_pictures
+from labcourse.grading import Wrong, exercise, shows
 from labcourse.student_code import answer_within, call, for_case, value
 
 # Seconds for a look at all cases, once one is wrong: it chooses the hint, and no student waits long for that.
@@ -132,8 +134,8 @@ def compared(
     number: str,
     *cases: tuple,
     read: Callable[..., Any],
-    same: Callable[[Any, Any], bool],
-    where: Callable[..., str],
+    same: Callable[[Any, Any], bool] = operator.eq,
+    where: Callable[..., str] = lambda *_: "",
     differs: Callable[..., str] = lambda mine, right, case, every: f", expected {right}",
     then: Callable[..., None] | None = None,
 ) -> Callable[[Truth], Truth]:
@@ -147,8 +149,10 @@ def compared(
     return register
 
 
-def numeric(number: str, unit: str, *cases: tuple) -> Callable[[Truth], Truth]:
-    """Register an exercise whose answer is a function that returns a number.
+def numeric(number: str, unit: str, *cases: tuple, along: str | None = "") -> Callable[[Truth], Truth]:
+    """Register an exercise whose answer is a function that returns a number, and its picture, a curve.
+
+    The docstring of the truth begins with the call, as in ````step_ms(load_ms, train_ms)````.
 
     Parameters
     ----------
@@ -158,6 +162,8 @@ def numeric(number: str, unit: str, *cases: tuple) -> Callable[[Truth], Truth]:
         Written behind the numbers of a hint.
     *cases : tuple
         Arguments for the student's function.
+    along : str
+        The argument that grows along the curve, by name; see `labcourse.exercise_pictures.curve`. None is no picture.
     """
 
     def where(mine: float, *case: Any) -> str:
@@ -171,7 +177,43 @@ def numeric(number: str, unit: str, *cases: tuple) -> Callable[[Truth], Truth]:
                 return f", expected {right:g}{unit}"
         return f", expected {right:.10g}{unit}: do not round"
 
-    return compared(number, *cases, read=value, same=near, where=where, differs=differs)
+    def register(truth: Truth) -> Truth:
+        if along is not None:
+            shows(number)(functools.partial(exercise_pictures.curve, truth, cases, unit, along))
+        return compared(number, *cases, read=value, same=near, where=where, differs=differs)(truth)
+
+    return register
+
+
+def shown_as_images(number: str, example: Callable[[], tuple], title: str, **how: Any) -> None:
+    """Register the picture of an exercise that is compared: the images of an example, see `exercise_pictures.images`.
+
+    Parameters
+    ----------
+    number : str
+        The exercise, as in ``"06.2"``.
+    example : callable
+        Returns arguments for the student's function: an image, or several in one array, and the others.
+    title : str
+        The example.
+    **how
+        ``shape``, where the student's function knows an image as one row of values; ``read``, where `ExerciseData.read`
+        refuses what can be drawn; ``low`` and ``high``.
+    """
+    shape, read = how.pop("shape", None), how.pop("read", None)
+
+    @shows(number)
+    def show(function: Any) -> Any:
+        case = example()
+        asked = EXERCISES[number]
+        mine, right = (read or asked.read)(function, *case), asked.truth(*case)[0]
+        if mine.shape != right.shape:
+            raise Wrong(f"the shape is {mine.shape}, expected {right.shape}")
+        shown = [case[0], mine, right]
+        shown = [one.reshape(shape) for one in shown] if shape else shown
+        several = shown[0].ndim == 4
+        rows = {f"image {i + 1}": row for i, row in enumerate(zip(*shown, strict=True))} if several else {"": shown}
+        return exercise_pictures.images(rows, title, **how)
 
 
 def near(mine: float, other: float) -> bool:

@@ -8,6 +8,7 @@ machine; `labcourse.fairness` says where something is measured as well.
 
 from __future__ import annotations
 
+import functools
 import html
 import re
 from collections.abc import Callable
@@ -22,9 +23,8 @@ _SIGN = {PASSED: "✓", FAILED: "✗", OPEN: "…", INCONCLUSIVE: "?"}
 _UNTRIED = "write your answer in the cell above"
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]*")  # an object has another address in each run
 _LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
-_FRAMES = re.compile(
-    r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?"
-)  # files that AutoGraph names, those of labkit among them
+# Files that AutoGraph names, those of labkit among them.
+_FRAMES = re.compile(r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?")
 # Nodes and files that TensorFlow names in its errors; their numbers differ from run to run.
 _PLACE = re.compile(
     r"\{\{function_node [^}]*\}\}|\[\[(?:\{\{node [^]]*\}\}|IteratorGetNext)\]\]|\[Op:[^]]*\](?: name:)?"
@@ -81,14 +81,14 @@ CHECKS: dict[str, Check] = {}
 SHOWS: dict[str, Callable[[Any], Any]] = {}
 
 
+def _kept(known: dict[str, Check], number: str, function: Check) -> Check:
+    known[number] = function
+    return function
+
+
 def exercise(number: str) -> Callable[[Check], Check]:
     """Register a check under its number, ``"NN.k"``: notebook NN, exercise k."""
-
-    def register(check: Check) -> Check:
-        CHECKS[number] = check
-        return check
-
-    return register
+    return functools.partial(_kept, CHECKS, number)
 
 
 def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
@@ -96,12 +96,7 @@ def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
 
     The function takes the answer and returns a picture or a widget; None is nothing to draw.
     """
-
-    def register(show: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        SHOWS[number] = show
-        return show
-
-    return register
+    return functools.partial(_kept, SHOWS, number)
 
 
 def check(number: str, answer: Any) -> CheckResult:
@@ -124,10 +119,11 @@ def check(number: str, answer: Any) -> CheckResult:
 
 
 def show(number: str, answer: Any) -> Any:
-    """Draw one answer as a timeline; notebooks show it by `labcourse.try_it`.
+    """Draw one answer on an example; notebooks show it by `labcourse.try_it`.
 
-    A function that builds a pipeline is drawn as the pipeline that it builds, on the exercise's own modelled
-    stages; the number that a function returns is marked on the timeline of an example. Nothing is judged here.
+    What is drawn is the thing itself: the images that a function makes beside the right ones, the record that it
+    parses, its numbers as a curve or beside a ruler, or the pipeline that it builds as a timeline, on the exercise's
+    own modelled stages. See `labcourse.exercise_pictures`.
 
     Parameters
     ----------

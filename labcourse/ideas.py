@@ -2,6 +2,7 @@
 
 Where time passes, the blocks come from labkit's simulator, and the picture says so. Where nothing is timed, as in the
 path of a photo's bytes, the picture is called a drawing. What is drawn stands in `ideas.json` beside this file.
+There, `claims` name the rows of the notebook's own table that two of the jobs stand for: a test compares their speeds.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from labkit import simulate
 from labkit.common.numbers import one_of
-from labkit.common.palette import Theme, text_on
+from labkit.common.palette import Theme, text_on, tint
 from labkit.simulate import Costs, Knobs
 from labkit.views.figure_page import MARGIN, FigurePage, Words
 from labkit.views.picture import WIDTH, Picture
@@ -31,20 +32,24 @@ _LANE, _BLOCK, _LEFT, _CAPTION = 0.56, 0.48, 1.75, 0.42
 _TEXT = 12.5
 
 #: The colour of a block by what is done in it: a fill of the theme. Whatever is not here is other map work.
-_FILLS = {"open": "copy", "read": "read", "decode": "decode", "train": "train", "call": "other",
-          "copy": "copy", "batch": "batch"}  # fmt: skip
+_FILLS = {"open": "read", "read": "read", "wait": "read", "decode": "decode", "train": "train", "call": "copy",
+          "copy": "copy", "batch": "batch", "transfer": "transfer"}  # fmt: skip
 
 #: The kind of a block of idle time, which has one colour everywhere, and of an arrow, which has no colour.
 _IDLE, _ARROW = "idle", "→"
 
 
 class FatBlock(NamedTuple):
-    """One block of a lane: where it begins, how long it is, its words, and the colour that it has by `_FILLS`."""
+    """One block of a lane: where it begins, how long it is, its words, and the colour that it has by `_FILLS`.
+
+    A block is hollow where nothing works: a thread waits for storage.
+    """
 
     start: float
     length: float
     words: str
     kind: str
+    hollow: bool = False
 
 
 class Group(NamedTuple):
@@ -72,11 +77,18 @@ class Sketch:
     groups: list[Group]
     axis: str = ""
 
+    def figure(self, look: Theme) -> Figure:
+        """Draw the idea in a theme, on a new figure."""
+        return _figure(self, look)
+
     def text(self) -> str:
         """Return title, note, and the words of all blocks, one line for each lane."""
         lines = [self.title, self.note]
         for caption, lanes in self.groups:
-            rows = (f"  {name}: {' | '.join(block.words for block in blocks)}" for name, blocks in lanes.items())
+            rows = (
+                f"  {name}: {' | '.join(block.words + ' (waits)' * block.hollow for block in blocks)}"
+                for name, blocks in lanes.items()
+            )
             lines += [caption, *rows] if caption else rows
         return "\n".join(lines)
 
@@ -131,22 +143,26 @@ class Scene:
                 lanes[name].append(FatBlock(start, length, "train", "train"))
             elif not self.only:
                 lane = self.lanes.get(span.name) or work.setdefault(span.thread, f"thread {len(work) + 1}")
-                block = FatBlock(start, length, self.names.get(span.name, span.name), span.name.split()[0])
+                words, waits = self.names.get(span.name, span.name), self.costs.asleep(span.name)
+                block = FatBlock(start, length, words, span.name.split()[0], waits)
                 lanes.setdefault(lane, []).append(block)
         if len(work) == 1:  # one thread needs no number
-            lanes = {"CPU" if lane == "thread 1" else lane: blocks for lane, blocks in lanes.items()}
+            lanes = {"thread" if lane == "thread 1" else lane: blocks for lane, blocks in lanes.items()}
         busy = sum(b.length for b in lanes[name] if b.kind == "train") / ((end - begin) / 1e6)
         return Group(self.caption.format(total=f"{(end - begin) / 1e6:.0f} ms", busy=f"{100 * busy:.0f} %"), lanes)
 
 
 def _row(texts: Iterable[str]) -> list[FatBlock]:
-    """Return blocks one after the other: ``kind: words × length``, ``kind`` alone for both, no kind for a gap."""
+    """Return blocks one after the other: ``kind: words × length``, ``kind`` alone for both, no kind for a gap.
+
+    The kind ``wait`` is a wait for storage.
+    """
     found, at = [], 0.0
     for text in texts:
         head, _, length = text.partition(" × ")
         kind, _, words = head.partition(": ")
         if kind:
-            found.append(FatBlock(at, float(length or 1), words or kind, kind))
+            found.append(FatBlock(at, float(length or 1), words or kind, kind, kind == "wait"))
         at += float(length or 1)
     return found
 
@@ -158,6 +174,7 @@ def _scene(caption: str, costs: dict, knobs: Mapping[str, Any] = MappingProxyTyp
 
 _SIMULATED = "Simulated, not measured."
 _DRAWN = "A drawing, not a measurement."
+_HOLLOW = " Hollow: a thread waits. Filled: it works."
 #: By the number of a notebook: a title, and either the jobs that are simulated, or groups of lanes as rows of texts.
 _STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("ideas.json").read_text(encoding="utf-8"))
 _STORED["08b"] = _STORED["08.card"]
@@ -172,13 +189,15 @@ def sketch(name: str) -> Sketch:
     """Return the idea of a notebook as data; see `idea`."""
     stored = _STORED[one_of("idea", name, IDEAS)]
     if name in SIMULATED:
-        jobs = [_scene(**job).group() for job in stored["jobs"]]
-        return Sketch(stored["title"], _SIMULATED, jobs, "milliseconds")
-    groups = [
-        Group(caption, {lane: _row(texts) for lane, texts in lanes.items()})
-        for caption, lanes in stored["groups"].items()
-    ]
-    return Sketch(stored["title"], _DRAWN, groups, stored.get("axis", ""))
+        note, groups, axis = _SIMULATED, [_scene(**job).group() for job in stored["jobs"]], "milliseconds"
+    else:
+        note, axis = _DRAWN, stored.get("axis", "")
+        groups = [
+            Group(caption, {lane: _row(texts) for lane, texts in lanes.items()})
+            for caption, lanes in stored["groups"].items()
+        ]
+    hollow = any(block.hollow for group in groups for lane in group.lanes.values() for block in lane)
+    return Sketch(stored["title"], note + _HOLLOW * hollow, groups, axis)
 
 
 def idea(name: str) -> Picture:
@@ -211,11 +230,11 @@ def idea(name: str) -> Picture:
 
 def _figure(found: Sketch, look: Theme) -> Figure:
     high = sum(_CAPTION * bool(caption) + _LANE * len(lanes) for caption, lanes in found.groups)
+    blocks = [(block, lanes) for _, lanes in found.groups for lane in lanes.values() for block in lane]
     head = [Words(found.title, 14, weight="bold"), Words(found.note, _TEXT, "muted")]
     page = FigurePage(look, head, high + (0.55 if found.axis else 0.12))
     left = _LEFT if any(name for _, lanes in found.groups for name in lanes) else MARGIN
     y, span = page.top, WIDTH - left - 2 * MARGIN
-    blocks = [(block, lanes) for _, lanes in found.groups for lane in lanes.values() for block in lane]
     end = max(block.start + block.length for block, _ in blocks)
     for caption, lanes in found.groups:
         if caption:
@@ -239,6 +258,11 @@ def _figure(found: Sketch, look: Theme) -> Figure:
     return page.figure
 
 
+def color_of(block: FatBlock, look: Theme) -> str:
+    """Return the colour of a block, or of what is waited for in it, as ``#rrggbb``."""
+    return look.gap if block.kind == _IDLE else look.fill[_FILLS.get(block.kind, "map")]
+
+
 def _draw(page: FigurePage, block: FatBlock, box: tuple[float, float, float, float]) -> None:
     """Draw a block with its words inside, or an arrow with its words above it; `box` in inches from the top left."""
     from matplotlib.patches import FancyArrowPatch, Rectangle
@@ -252,9 +276,11 @@ def _draw(page: FigurePage, block: FatBlock, box: tuple[float, float, float, flo
         page.figure.add_artist(arrow)
         page.write(x + width / 2, y + 0.32 * height, words, 11, ha="center")
         return
-    color = look.gap if block.kind == _IDLE else look.fill[_FILLS.get(block.kind, "map")]
-    place = (x / WIDTH, 1 - (y + height) / page.height)
-    page.figure.add_artist(
-        Rectangle(place, width / WIDTH, height / page.height, facecolor=color, edgecolor=look.background, linewidth=2)
-    )
+    color = color_of(block, look)
+    edge, inset = look.background, 0.0
+    if block.hollow:  # its outline must not lie below the edge of a neighbour
+        edge, color, inset = color, tint(color, look.background), 0.03
+    place = (x + inset) / WIDTH, 1 - (y + height - inset) / page.height
+    size = (width - 2 * inset) / WIDTH, (height - 2 * inset) / page.height
+    page.figure.add_artist(Rectangle(place, *size, facecolor=color, edgecolor=edge, linewidth=2))
     page.write(x + width / 2, y + height / 2, block.words, _TEXT, text_on(color), ha="center")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -313,12 +313,13 @@ def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 1
     Returns
     -------
     labkit.measures.Measures
-        One row per rung, in the order of `RUNGS`.
+        One row per rung, in the order of `RUNGS`, each also compared with the rung above it.
     """
     from labkit.recording.measures import measure
 
     pipelines = build(photos, progress)
-    return measure(pipelines, accelerator, steps=steps, repeats=rounds, limit=rounds, progress=progress)
+    found = measure(pipelines, accelerator, steps=steps, repeats=rounds, limit=rounds, progress=progress)
+    return replace(found, above=True)
 
 
 def _uncopied(shape: tuple[int, ...]) -> np.ndarray:

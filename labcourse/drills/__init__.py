@@ -184,6 +184,11 @@ class Drill:
         """
         return compare(self._fault, self._case(latency_ms=0), self.name)
 
+    def delivered(self, pipeline: Any) -> data.Delivery:
+        """Return what two epochs of ``pipeline(case)`` deliver, without waiting for the modelled storage."""
+        case = self._case(latency_ms=0)
+        return data.read(pipeline(case), case, self._fault.task, self._fault.share)
+
     def diagnose(self, diagnosis: Any) -> CheckResult:
         """Check a diagnosis.
 

@@ -178,11 +178,9 @@ def _unfinished(node: DatasetNode, case: Any) -> bool:
     if any(n.kind == "Repeat" and n.number("_count") < 0 for n in node.upstream):
         return True
     before, repeated = node, False
-    for place, after in enumerate(node.downstream):
+    for i, after in enumerate(node.downstream):
         # A node behind a repeat that stops early ends the whole dataset, not an epoch, unless it is repeated, too.
-        if _stops(after, _most(before)) and (
-            not repeated or any(n.kind == "Repeat" for n in node.downstream[place + 1 :])
-        ):
+        if _stops(after, _most(before)) and (not repeated or any(n.kind == "Repeat" for n in node.downstream[i + 1 :])):
             return True
         repeated |= after.kind == "Repeat"
         if not repeated:
@@ -205,11 +203,6 @@ def _most(node: DatasetNode) -> float:
     # Behind a filter nobody knows the number, but there are not more than before it.
     grows = known == _ENDLESS or len(sources) != 1 or node.kind in _MORE
     return math.inf if grows else _most(node.upstream[0])
-
-
-def _kept_too_soon(seen: list[DatasetNode], case: Any) -> bool:
-    """Return whether a cache keeps what costs nothing, and no other keeps the work."""
-    return _any(_early, "Cache")(seen, case) and not keeps_work(seen[0].dataset)
 
 
 def _batches_only(node: DatasetNode, case: Any) -> bool:
@@ -236,7 +229,8 @@ DETECTORS: dict[str, Callable[[list[DatasetNode], Any], bool]] = {
     "map_fn": _any(_one_again),
     "shuffled_images": _any(_images_in_buffer, "Shuffle"),
     "huge_buffer": _pile,
-    "cached_names": _kept_too_soon,
+    # A cache keeps what costs nothing, and no other keeps the work.
+    "cached_names": lambda seen, case: _any(_early, "Cache")(seen, case) and not keeps_work(seen[0].dataset),
     "unfinished_cache": _any(_unfinished, "Cache"),
     "cached_augment": _any(lambda n, _: draws(n.upstream), "Cache"),
     "straggler": _waits,

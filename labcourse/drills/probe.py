@@ -27,8 +27,7 @@ def compare(fault: faults.Fault, case: Any, name: str) -> Probe:
 
 def _numbers(facts: Delivery) -> dict[str, str]:
     groups = facts.groups
-    places = {label: int(np.flatnonzero(facts.labels == label)[0]) for label in (0, 1) if label in facts.labels}
-    then = {k: int(np.flatnonzero(facts.labels == k)[-1]) for k in places}
+    shifts = {k: facts.shift[facts.labels == k][[0, -1]] for k in (0, 1) if k in facts.labels}
     bright = facts.base[facts.nearest] > 210 / 255
     colours = facts.images.mean(axis=(0, 1, 2))
     own = facts.images.reshape(len(facts.images), -1)
@@ -42,10 +41,8 @@ def _numbers(facts: Delivery) -> dict[str, str]:
         "mean of the first eight rows": f"{facts.images[:, :8].mean():.2f}",
         "mean where the original is brightest": f"{facts.images[bright].mean():.2f}",
         **{
-            f"photo {k} against its original, first and last time": (
-                f"{facts.shift[i]:+.3f} and {facts.shift[then[k]]:+.3f}"
-            )
-            for k, i in places.items()
+            f"photo {k} against its original, first and last time": f"{first:+.3f} and {last:+.3f}"
+            for k, (first, last) in shifts.items()
         },
         "spread of that difference within a photo": f"{np.median(facts.roughness):.3f}",
     }

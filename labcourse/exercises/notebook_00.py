@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from labcourse.example_timeline import example, marks
 from labcourse.exercise_data import numeric
-from labcourse.grading import shows
-from labcourse.student_code import value
+from labcourse.exercise_pictures import shown_as_blocks
 
 
 @numeric(
-    "00.1",
-    "",
-    ([(0, 10), (20, 30)], 40),
-    ([(5, 15)], 20),
-    ([(0, 7), (7, 21), (30, 35)], 50),
-    ([], 30),
-    ([(1.25, 3.5), (4.75, 10.6), (17, 17.3)], 37),
-    ([(0, 25)], 25),
-)
+    "00.1", "", ([(0, 10), (20, 30)], 40), ([(5, 15)], 20), ([(0, 7), (7, 21), (30, 35)], 50), ([], 30),
+    ([(1.25, 3.5), (4.75, 10.6), (17, 17.3)], 37), ([(0, 25)], 25),
+)  # fmt: skip
 def busy_share(spans: list[tuple[float, float]], window_ms: float) -> Any:
     """``busy(spans, window_ms)``: share of the window covered by ``(start_ms, end_ms)`` spans."""
     total = sum(end - start for start, end in spans)
@@ -35,11 +27,13 @@ def busy_share(spans: list[tuple[float, float]], window_ms: float) -> Any:
     }
 
 
-@marks("00.1", "Busy share of 40 ms.", [(0, 10), (20, 30)], 40)
+@shown_as_blocks("00.1", "Two train steps in a window of 40 ms.", "milliseconds", [(0, 10), (20, 30)], 40)
 def busy_pushed_together(share: float) -> Any:
     """Draw two train steps in a window of 40 ms, and the same work without the gaps."""
-    bars = [("without the gaps", "busy", "other", 0, 20), ("the window", "window", "other", 0, 40)]
-    return bars, [(0, 10), (20, 30)], share * 40, f"Yours is {share:.3g}, at {share * 40:.4g} ms."
+    window = [("train", "train", 0, 10), ("idle", "idle", 10, 20), ("train", "train", 20, 30), ("idle", "idle", 30, 40)]
+    pushed = [("train", "train", 0, 10), ("train", "train", 10, 20)]
+    words = f"Yours is {share:.3g}: {share * 40:,.4g} ms of the window."
+    return {"the window": window, "without the gaps": pushed}, share * 40, words
 
 
 _LOAD_AND_TRAIN = ((30, 50), (80, 20), (45.5, 45.5), (0, 12), (8.12345, 3.0625), (150.5, 0.25), (0.5, 0.25))
@@ -62,11 +56,9 @@ def step_times(load: float, train: float, overlapped: bool) -> Any:
     }
 
 
-@shows("00.2")
-def one_step(function: Any) -> Any:
-    """Draw one step without overlap, loading 30 ms and training 50."""
-    step, other = value(function, 30, 50, False), value(function, 30, 50, True)
-    bars = [("pipeline", "load", "read", 0, 30), ("pipeline", "load", "read", 80, 110)]
-    words = f"Yours takes {step:.4g} ms, and {other:.4g} ms with overlap."
-    title = "Load 30 ms, train 50 ms, without overlap."
-    return example(bars, [(30, 80), (110, 160)], "train step", title, step, words)
+@shown_as_blocks("00.2", "Load 30 ms, train 50 ms, without overlap.", "milliseconds", 30, 50, False)
+def one_step(step: float) -> Any:
+    """Draw two steps without overlap, loading 30 ms and training 50."""
+    load = [("load", "read", 0, 30), ("load", "read", 80, 110)]
+    train = [("train", "train", 30, 80), ("train", "train", 110, 160)]
+    return {"pipeline": load, "accelerator": train}, step, f"Yours takes {step:.4g} ms."

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from labcourse import fairness
-from labcourse.example_timeline import example, marks, simulated
 from labcourse.exercise_data import compared, numeric
+from labcourse.exercise_pictures import simulated, slopes
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import bare, pipeline, same_options, source, with_options
-from labcourse.student_code import call, per, unwrapped
+from labcourse.student_code import call, unwrapped
 from labkit.pipelines.options import changed
 
 
-@numeric("01.1", " images/s", (100, 32), (250, 64), (40, 1), (300, 32), (12.5, 7), (5000, 3))
+@numeric("01.1", " images/s", (100, 32), (250, 64), (40, 1), (300, 32), (12.5, 7), (5000, 3), along=None)
 def ingestion_rate(step_ms: float, batch: int) -> Any:
     """``images_per_s(step_ms, batch)``: what the job consumes."""
     return 1000 * batch / step_ms, {
@@ -26,23 +25,13 @@ def ingestion_rate(step_ms: float, batch: int) -> Any:
     }
 
 
-@marks("01.1", "Steps of 100 ms, 32 images each.", 100, 32, batch=32)
-def one_batch(rate: float) -> Any:
-    """Draw the images of one step of 100 ms, batch 32, and when that many have come at the student's rate."""
-    bars = [("images", "32 images", "other", 0, 100)]
-    words = f"Yours is {rate:.4g} images/s: so fast, 32 images take {per(32e3, rate):.4g} ms."
-    return bars, [(0, 100), (100, 200)], per(32e3, rate), words
-
-
 @exercise("01.2")
 def really_naive(function: Any) -> None:
     """``naive(dataset)``: the same elements, with nothing of tf.data's own overlap switched on."""
     made, given = with_options(function)
     options = made.options()
     if options.experimental_optimization.apply_default_optimizations is not False:
-        raise Wrong(
-            "tf.data still rewrites the graph: set options.experimental_optimization.apply_default_optimizations"
-        )
+        raise Wrong("tf.data rewrites the graph: set options.experimental_optimization.apply_default_optimizations")
     if options.autotune.enabled is not False:
         raise Wrong("the rewrites are off, but autotuning is still on: set options.autotune.enabled")
     if bare(made) is not given:
@@ -60,7 +49,7 @@ def naive_or_not(function: Any) -> Any:
     """Draw a pipeline under the options that the student sets: tf.data's own prefetch is there, or not."""
     read, decode = fairness.Stage("read", 3, asleep=True), fairness.Stage("decode", 5)
     made = pipeline(function, source(4, naive=False).map(lambda x: decode(read(x))))
-    return simulated(made, (read, decode), 8, "What tf.data makes of a sequential map under your options")
+    return simulated("01.2", made, (read, decode), 8, "What tf.data makes of a sequential map under your options")
 
 
 _VERDICTS = ("faster", "slower", "no difference")
@@ -98,7 +87,6 @@ def _verdict(function: Any, before: list[float], after: list[float]) -> str:
     "01.3",
     *_ROUNDS,
     read=_verdict,
-    same=operator.eq,
     where=lambda mine, before, after: f"before {before}, after {after}",
     differs=lambda mine, right, case, every: f": not {mine}, but {right}",
 )
@@ -118,21 +106,15 @@ def honest_verdict(before: list[float], after: list[float]) -> Any:
         "every round must point the same way, whatever the mean of them says": verdict(mean, mean),
         "every round must point the same way, whatever most of them say": verdict(ups - downs, ups - downs),
         "the task asks for every round, if only by a little, not for how much": verdict(min(gains), max(gains), 0.05),
-        "compare round by round, not the best with the worst": verdict(
-            min(after) - max(before), max(after) - min(before)
-        ),
+        "compare round by round, not best with worst": verdict(min(after) - max(before), max(after) - min(before)),
         "images/s, so more is faster": {"faster": "slower", "slower": "faster"}.get(right, right),
     }
 
 
 @shows("01.3")
 def paired_rounds(function: Any) -> Any:
-    """Draw four paired rounds of 100 images each, and the student's verdict beside them."""
+    """Draw four paired rounds as slopes, and the student's verdict in words."""
     before, after = [100.0, 140.0, 90.0, 120.0], [120.0, 110.0, 105.0, 100.0]
-    bars, now = [], 0.0
-    for number_, rates in enumerate(zip(before, after, strict=True), 1):
-        for name, rate in zip(("before", "after"), rates, strict=True):
-            bars.append((name, f"round {number_}: {rate:g} images/s", "other", now, now + 1e5 / rate))
-            now += 1e5 / rate
+    rounds = {f"round {i}": pair for i, pair in enumerate(zip(before, after, strict=True), 1)}
     words = f"Your verdict: {call(function, before, after)!r:.40}."
-    return example(bars, [(0, now)], "100 images a round", "Paired rounds, in turn.", words=words)
+    return slopes(rounds, ("before", "after"), "images/s", "Four paired rounds.", words)

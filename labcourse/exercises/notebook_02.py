@@ -7,12 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from labcourse import fairness
-from labcourse.example_timeline import marks, simulated
 from labcourse.exercise_data import numeric
+from labcourse.exercise_pictures import shown_as_blocks, simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import bare, nothing_else, pipeline, source
-from labcourse.student_code import per
 from labkit.pipelines.structure import nodes
 
 
@@ -39,7 +38,7 @@ def buffered(function: Any) -> Any:
     """Draw batches that take 9 ms to make and 10 ms to train, behind the student's buffer."""
     load = fairness.Stage("read", 3)
     made = pipeline(function, source(18).map(load).batch(3))
-    return simulated(made, (load,), 10, "Your pipeline: load 9 ms, train 10 ms a batch")
+    return simulated("02.1", made, (load,), 10, "Your pipeline: load 9 ms, train 10 ms a batch")
 
 
 @numeric("02.2", "×", (90, 30), (50, 50), (10, 190), (70, 33))
@@ -55,14 +54,6 @@ def overlap_gain(load_ms: float, train_ms: float) -> Any:
     }
 
 
-@marks("02.2", "Load 40 ms, train 60 ms, overlapped.", 40, 60)
-def overlapped_step(gain: float) -> Any:
-    """Draw steps that overlap perfectly, and where one of 40 + 60 ms ends if it is so many times faster."""
-    bars = [("pipeline", "load the next batch", "read", 60 * i, 60 * i + 40) for i in range(2)]
-    words = f"Taking turns, a step takes 100 ms; {gain:.4g} times faster is {per(100, gain):.4g} ms."
-    return bars, [(0, 60), (60, 120)], per(100, gain), words
-
-
 @numeric("02.3", " MB", (5, 32, 64, 96), (2, 32, 224, 224), (1, 8, 100, 150), (3, 5, 7, 11), (4, 64, 299, 301))
 def buffer_memory(depth: int, batch: int, height: int, width: int) -> Any:
     """``buffer_mb(depth, batch, height, width)``: MB (10^6 bytes) of a prefetch buffer of float32 RGB batches."""
@@ -76,9 +67,9 @@ def buffer_memory(depth: int, batch: int, height: int, width: int) -> Any:
     }
 
 
-@marks("02.3", "Two batches of 32 fill a buffer, 1 MB a millisecond.", 2, 32, 224, 224, batch=32)
+@shown_as_blocks("02.3", "A buffer of two batches of 32 images of 224 × 224.", "MB", 2, 32, 224, 224)
 def filling(size: float) -> Any:
-    """Draw how a buffer of two batches fills from storage that brings 1 MB in a millisecond."""
+    """Draw two batches, one after the other in memory."""
     one = 32 * 224 * 224 * 12 / 1e6
-    bars = [("buffer", f"batch {i + 1}", "batch", i * one, (i + 1) * one) for i in range(2)]
-    return bars, [(one, 2 * one), (2 * one, 3 * one)], size, f"Yours is {size:.5g} MB."
+    row = [(f"batch {i + 1}", "batch", i * one, (i + 1) * one) for i in range(2)]
+    return {"buffer": row}, size, f"Yours is {size:,.5g} MB."

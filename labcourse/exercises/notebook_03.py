@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from labcourse import fairness
-from labcourse.example_timeline import marks, shards, simulated
 from labcourse.exercise_data import numeric
+from labcourse.exercise_pictures import shown_as_blocks, simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import bare, elements, nothing_else, pipeline, same_options, source, with_options
@@ -83,21 +83,14 @@ def shards_in_turn(function: Any) -> Any:
     made = pipeline(function, ["a", "b", "c", "d", "e"], _opener(5, read)).with_options(naive())
     with fairness.at_once():
         order = [record.decode() for record in elements(made, 25)[:8]]
-    return simulated(made, (read,), 1, f"Five shards, 4 ms a record; the order begins {' '.join(order)}", records=5)
+    title = f"Five shards, 4 ms a record; the order begins {' '.join(order)}"
+    return simulated("03.1", made, (read,), 1, title, records=5)
 
 
 @numeric(
-    "03.2",
-    " ms",
-    (16, 16, 30, 14),
-    (16, 4, 30, 14),
-    (10, 4, 50, 25.5),
-    (3, 8, 20, 5),
-    (21, 20, 7.5, 3),
-    (48, 16, 1, 9),
-    (2, 4, 0.25, 0.12345),
-    (70, 32, 2, 6.5),
-)
+    "03.2", " ms", (16, 16, 30, 14), (16, 4, 30, 14), (10, 4, 50, 25.5), (3, 8, 20, 5), (21, 20, 7.5, 3),
+    (48, 16, 1, 9), (2, 4, 0.25, 0.12345), (70, 32, 2, 6.5),
+)  # fmt: skip
 def epoch_time(files: int, at_once: int, open_ms: float, stream_ms: float) -> Any:
     """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""
     one, rounds = open_ms + stream_ms, -(-files // at_once)
@@ -110,11 +103,16 @@ def epoch_time(files: int, at_once: int, open_ms: float, stream_ms: float) -> An
     }
 
 
-@marks("03.2", "Ten shards, four at once, open 50 ms, stream 25.5 ms.", 10, 4, 50, 25.5)
+@shown_as_blocks("03.2", "Ten shards, four at a time: open 50 ms, stream 25.5 ms.", "milliseconds", 10, 4, 50, 25.5)
 def groups(answer: float) -> Any:
-    """Draw ten shards, four at a time, in groups that follow each other."""
-    steps = [(75.5 * group, 75.5 * group + 1) for group in range(1, 4)]
-    return shards("reader", 4, 10, 50, 25.5), steps, answer, f"Yours takes {answer:.5g} ms."
+    """Draw ten shards, four at a time, in groups that follow each other: a reader waits for storage all the time."""
+    lanes: dict[str, list[tuple]] = {f"reader {i + 1}": [] for i in range(4)}
+    for shard in range(10):
+        begin = shard // 4 * 75.5
+        fetch = [("fetch: open", "read", begin, begin + 50, True)]
+        fetch.append((f"fetch {shard + 1}", "read", begin + 50, begin + 75.5, True))
+        lanes[f"reader {shard % 4 + 1}"] += fetch
+    return lanes, answer, f"Yours takes {answer:,.5g} ms."
 
 
 @exercise("03.3")
@@ -137,4 +135,5 @@ def waiting_threads(function: Any) -> Any:
     """Draw a map of 16 calls that wait 10 ms each, on as many threads as the student's pool has."""
     read = fairness.Stage("read", 10, asleep=True)
     made = pipeline(function, source(32).map(read, num_parallel_calls=tf.data.AUTOTUNE), 8).batch(8)
-    return simulated(made, (read,), 5, "Eight threads asked for, two cores: calls that wait 10 ms each", cores=2)
+    title = "Eight threads asked for, two cores: calls that wait 10 ms each"
+    return simulated("03.3", made, (read,), 5, title, cores=2)

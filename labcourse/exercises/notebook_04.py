@@ -7,8 +7,8 @@ from typing import Any
 import tensorflow as tf
 
 from labcourse import fairness
-from labcourse.example_timeline import marks, simulated
 from labcourse.exercise_data import numeric
+from labcourse.exercise_pictures import shown_as_blocks, simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import pipeline, same_options, source
@@ -58,16 +58,15 @@ def _faster_than_one_call(function: Any) -> None:
     """Grade the speed of it: calls that wait, on four threads of their own, so that one core is enough."""
     load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), naive(threads=4)
     numbers = tf.data.Dataset.range(12).with_options(wide)
-    task = fairness.Task(
-        (load,),
-        lambda: numbers.map(load),
-        lambda: numbers.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True),
-        0.5,
-        hints={
-            "load": "the function is not in the graph of the map: call it there, without tf.py_function",
-            "measured": "what else happens to each element, one after the other?",
-        },
-    )
+    hints = {
+        "load": "the function is not in the graph of the map: call it there, without tf.py_function",
+        "measured": "what else happens to each element, one after the other?",
+    }
+
+    def good() -> Any:
+        return numbers.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+    task = fairness.Task((load,), lambda: numbers.map(load), good, 0.5, hints=hints)
     fairness.grade(lambda: call(function, numbers, load), task)
 
 
@@ -76,7 +75,7 @@ def calls_at_once(function: Any) -> Any:
     """Draw a map of 8 ms on four modelled cores, as the student's pipeline calls it."""
     decode = fairness.Stage("decode", 8)
     made = pipeline(function, source(24), decode).batch(4)
-    return simulated(made, (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4)
+    return simulated("04.1", made, (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4)
 
 
 @numeric("04.2", " cores", (328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0), (331.5, 2.37), (50_000, 4.0))
@@ -90,15 +89,6 @@ def cores_for_a_gpu(images_per_s: float, cpu_ms: float) -> Any:
         "work per second is images per second times milliseconds per image": images_per_s / cpu_ms,
         "the task says not rounded, and a part of a core may be enough": -(-work // 1000),
     }
-
-
-@marks("04.2", "328 images a second, 4 ms of a core each.", 328, 4.0, name="328 images")
-def work_of_a_second(cores: float) -> Any:
-    """Draw the CPU work that one second of training needs, core after core."""
-    bars = [("CPU work", "the first core, all second", "decode", 0, 1000)]
-    bars.append(("CPU work", "more than one core", "decode", 1000, 328 * 4.0))
-    words = f"Yours are {cores:.4g} cores: they do {1000 * cores:,.5g} ms of work a second."
-    return bars, [(0, 1000)], 1000 * cores, words
 
 
 @numeric("04.3", "×", (2, 4, 8), (9, 1, 4), (6, 3, 2), (1.9, 0.7, 64), (3, 1, 4), (1000, 2, 256))
@@ -115,14 +105,17 @@ def gain_beside_the_gil(free_ms: float, gil_ms: float, cores: int) -> Any:
     }
 
 
-@marks("04.3", "Six images: 2 ms free, 4 ms in Python.", 2, 4, 8)
+@shown_as_blocks(
+    "04.3", "Four images, each 2 ms in C++ and 4 ms in Python, which holds the interpreter.", "milliseconds", 2, 4, 8
+)
 def beside_the_gil(gain: float) -> Any:
-    """Draw six images, 2 ms free and 4 ms with the GIL each, on eight cores."""
-    bars = []
-    for i in range(6):
-        bars.append((f"thread {i % 3 + 1}", "free", "decode", max(0, 4 * i - 2), max(0, 4 * i - 2) + 2))
-        bars.append((f"thread {i % 3 + 1}", "in Python", "map", 4 * i + 2, 4 * i + 6))
-    end = per(36, gain)
-    steps = [(4 * i + 6, 4 * i + 7) for i in range(6)]
-    words = f"One call at a time takes 36 ms; {gain:.4g} times faster is {end:.4g} ms, and 2 ms more at the start."
-    return bars, steps, end + 2, words
+    """Draw four images on two of eight cores: one thread holds the interpreter, the other waits for it in turn."""
+    lanes: dict[str, list[tuple]] = {f"thread {i + 1}": [] for i in range(2)}
+    for i in range(4):
+        begin, turn = max(0, 4 * i - 2), 4 * i + 2  # a thread begins the next image when its last one is done
+        row = [("C++", "decode", begin, begin + 2), ("waits", "map", begin + 2, turn, True)]
+        row.append(("interpreter", "map", turn, turn + 4))
+        lanes[f"thread {i % 2 + 1}"] += [block for block in row if block[3] > block[2]]
+    end = per(24, gain)
+    words = f"One call at a time takes 24 ms; {gain:.4g} times faster is {end:.4g} ms, and 2 ms more at the start."
+    return lanes, end + 2, words

@@ -8,8 +8,8 @@ from typing import Any
 import tensorflow as tf
 
 from labcourse import fairness
-from labcourse.example_timeline import marks, simulated
 from labcourse.exercise_data import numeric
+from labcourse.exercise_pictures import shown_as_blocks, simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import in_a_file, nothing_left_in, pipeline, same_options, source
@@ -29,12 +29,12 @@ def cache_memory(images: int, height: int, width: int, bytes_per_value: int) -> 
     }
 
 
-@marks("05.1", "1,280 images of 224 x 224, one byte a value, 1 MB a millisecond.", 1280, 224, 224, 1)
+@shown_as_blocks("05.1", "1,280 images of 224 × 224, one byte a value.", "MB", 1280, 224, 224, 1)
 def filling(size: float) -> Any:
-    """Draw how a cache of 1,280 images fills, 1 MB a millisecond."""
-    tenth = 128 * 224 * 224 * 3 / 1e6
-    bars = [("cache", f"{128 * (i + 1):,} images", "batch", i * tenth, (i + 1) * tenth) for i in range(10)]
-    return bars, [(10 * tenth, 11 * tenth)], size, f"Yours is {size:,.5g} MB."
+    """Draw a cache of 1,280 images, a quarter after the other in memory."""
+    part = 320 * 224 * 224 * 3 / 1e6
+    row = [(f"{320 * (i + 1):,} images", "batch", i * part, (i + 1) * part) for i in range(4)]
+    return {"cache": row}, size, f"Yours is {size:,.5g} MB."
 
 
 @exercise("05.2")
@@ -76,10 +76,8 @@ def two_epochs(function: Any) -> Any:
     decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 1)
     made = pipeline(function, source(6), decode, augment)
     title = "Two epochs of six images: decode 6 ms, augment 1 ms"
-    return simulated(made.repeat(2), (decode, augment), 2, title, steps=12)
+    return simulated("05.2", made.repeat(2), (decode, augment), 2, title, steps=12)
 
-
-_EPOCHS = "30 s, then 2 s an epoch with the cache; 16 s without. A second is drawn as a millisecond."
 
 # Even after so many epochs, or not; never; and ahead from the first epoch on, whatever the later ones take.
 _SOME_TIMES = ((30, 2, 16), (15, 15, 16), (30, 4, 17), (20, 2, 11), (21, 2, 12), (20, 16, 16), (20, 18, 16))
@@ -95,10 +93,7 @@ def epochs_that_pay(first: int, later: int, without: int) -> Any:
     if math.isinf(truth):
         even = {few: 1.0} if first == later == without else {}
         return truth, {'the cache never gets ahead: the task says float("inf") for never': -1.0, **even}
-    ideas = {
-        few: truth - 1,
-        "one epoch too many: the cache is ahead before": truth + 1,
-    }
+    ideas = {few: truth - 1, "one epoch too many: the cache is ahead before": truth + 1}
     if first < without:
         ideas["the first epoch alone is shorter with the cache: it is ahead after that one"] = math.inf
     elif truth > 9:
@@ -106,13 +101,13 @@ def epochs_that_pay(first: int, later: int, without: int) -> Any:
     return truth, ideas
 
 
-@marks("05.3", _EPOCHS, 30, 2, 16, name="the job")
+@shown_as_blocks("05.3", "30 s, then 2 s an epoch with the cache; 16 s without.", "seconds", 30, 2, 16)
 def sums_of_epochs(epochs: float) -> Any:
-    """Draw epochs with and without a cache side by side, one second as one millisecond."""
-    bars = [("with the cache", "epoch 1", "decode", 0, 30)]
-    bars += [("with the cache", f"epoch {i + 2}", "read", 30 + 2 * i, 32 + 2 * i) for i in range(4)]
-    bars += [("without", f"epoch {i + 1}", "decode", 16 * i, 16 * i + 16) for i in range(4)]
-    return bars, [(0, 64)], 16 * epochs, f"Yours are {epochs:g} epochs: without the cache they end at {16 * epochs:g}."
+    """Draw epochs with and without a cache side by side."""
+    cached = [("epoch 1", "decode", 0, 30), *((f"{i + 2}", "batch", 30 + 2 * i, 32 + 2 * i) for i in range(4))]
+    without = [(f"epoch {i + 1}", "decode", 16 * i, 16 * i + 16) for i in range(4)]
+    words = f"Yours are {epochs:g} epochs: without the cache they end after {16 * epochs:g} s."
+    return {"with the cache": cached, "without": without}, 16 * epochs, words
 
 
 def _ahead(first: int, later: int, without: int) -> float:

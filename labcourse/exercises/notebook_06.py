@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 
 from labcourse import fairness
-from labcourse.example_timeline import marks, ops, simulated
-from labcourse.exercise_data import compared, numeric
+from labcourse.exercise_data import compared, numeric, shown_as_images
+from labcourse.exercise_pictures import photos, simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import nothing_else, pipeline
-from labcourse.student_code import call, per
+from labcourse.student_code import call
 from labkit.pipelines import structure
 from labkit.pipelines.options import naive
 from labkit.timeline.wording import PYTHON_OPS
@@ -49,9 +49,7 @@ def batch_before_map(function: Any) -> None:
         if 3 in ranks:
             raise Wrong("scale is called once for each image: put the batch in front of the map")
         if getattr(made.element_spec, "shape", images.shape)[0] is None:
-            raise Wrong(
-                "the graph does not know the size of a batch, so XLA compiles anew: drop_remainder=True fixes it"
-            )
+            raise Wrong("the graph does not know the size of a batch, so XLA compiles anew: drop_remainder=True helps")
         scaled = tf.data.Dataset.from_tensor_slices(images * size)
         rules.data(made, scaled.batch(size, drop_remainder=True), ordered=True)
         nothing_else(made, given)
@@ -63,7 +61,7 @@ def calls_of_scale(function: Any) -> Any:
     scale = fairness.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
     images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(naive())
     made = pipeline(function, images, scale, 4)
-    return simulated(made, (scale,), 4, "Ten images: 3 ms for a call of scale, 1 ms for an image")
+    return simulated("06.1", made, (scale,), 4, "Ten images: 3 ms for a call of scale, 1 ms for an image")
 
 
 def _pixels(function: Any, images: np.ndarray, deltas: np.ndarray) -> np.ndarray:
@@ -109,7 +107,6 @@ def _some_images(shape: tuple[int, ...], *deltas: float) -> tuple[np.ndarray, np
     _some_images((5, 4, 2, 3), -1.5, 0.25, 0, 1.5, -0.01),
     read=_pixels,
     same=lambda mine, other: bool(np.allclose(mine, other, atol=1e-6)),
-    where=lambda *_: "",
     differs=lambda mine, right, case, every: (
         "the pixels are not image + delta, clipped to 0 and 1"
         if mine.dtype == right.dtype
@@ -159,14 +156,20 @@ def _ops(traced: Any) -> list[str]:
     return [node.op for node in structure.operations(traced.graph)]
 
 
-@shows("06.2")
-def passes(function: Any) -> Any:
-    """Draw the ops of the student's function, each a pass over memory, on a modelled clock."""
-    images, deltas = tf.zeros((3, 64, 64, 3)), tf.constant([0.1, -0.3, 0.5])
-    return ops(lambda a, b: call(function, a, b), (images, deltas), "Your function on three images.")
+def _any_pixels(function: Any, *given: np.ndarray) -> np.ndarray:
+    """Return what the student's function makes of tensors, however it does so."""
+    return np.asarray(call(function, *map(tf.constant, given)))
 
 
-@numeric("06.3", " times", (50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10), (70, 13, 3), (5000, 1, 256))
+_PHOTOS = "Three images and their numbers: 0.1, -0.3 and 0.5."
+_DELTAS = np.float32([0.1, -0.3, 0.5])
+shown_as_images("06.2", lambda: (photos(3) / np.float32(255), _DELTAS), _PHOTOS, read=_any_pixels)
+
+
+@numeric(
+    "06.3", " times", (50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10), (70, 13, 3), (5000, 1, 256),
+    along="batch",
+)  # fmt: skip
 def batching_gain(overhead: float, work: float, batch: int) -> Any:
     """``gain(overhead_us, work_us, batch)``: (overhead + work) over (overhead / batch + work)."""
     old, new = overhead + work, overhead / batch + work
@@ -177,15 +180,3 @@ def batching_gain(overhead: float, work: float, batch: int) -> Any:
         "that is the time of a whole batch: divide all of it by batch": old / (overhead + work * batch),
         "it is the overhead that is shared, not the work": old / (overhead + work / batch),
     }
-
-
-@marks("06.3", "Ten images: overhead 0.09 ms, work 0.01 ms.", 90, 10, 10)
-def shared_overhead(gain: float) -> Any:
-    """Draw ten images, one by one and as one batch: 90 us of overhead, 10 us of work."""
-    bars = []
-    for i in range(10):
-        bars.append(("one by one", "overhead", "other", 0.1 * i, 0.1 * i + 0.09))
-        bars.append(("one by one", "work", "map", 0.1 * i + 0.09, 0.1 * i + 0.1))
-    bars += [("one batch", "overhead", "other", 0, 0.09), ("one batch", "work", "map", 0.09, 0.19)]
-    words = f"One by one they take 1 ms; {gain:.4g} times faster is {per(1, gain):.4g} ms."
-    return bars, [(0.19, 0.24)], per(1, gain), words

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from labcourse.example_timeline import drawable, marks, ops, shards
-from labcourse.exercise_data import close, compared, numeric
+from labcourse.exercise_data import close, compared, numeric, shown_as_images
+from labcourse.exercise_pictures import photos, record
 from labcourse.grading import Wrong, exercise, raised, shows
 from labcourse.student_code import call
 from labkit.sources import framing
 
 
-@numeric("07.1", " shards", (30_000, 8), (145, 8), (95, 1), (40, 8), (6, 1), (159, 8), (140, 7), (250, 3), (2_000, 20))
+@numeric("07.1", " shards", (145, 8), (30_000, 8), (95, 1), (40, 8), (6, 1), (159, 8), (140, 7), (250, 3), (2_000, 20))
 def shard_count(total_mb: int, servers: int) -> Any:
     """``shards_for(total_mb, servers)``: ten a server, fewer where they would be under 10 MB, but one a server."""
     ten, fit = 10 * servers, total_mb // 10
@@ -28,24 +28,11 @@ def shard_count(total_mb: int, servers: int) -> Any:
     }
 
 
-@marks("07.1", "145 MB on eight servers: 10 ms to open, 1 ms a MB.", 145, 8)
-def servers_at_work(answer: float) -> Any:
-    """Draw eight servers that read the student's number of shards of 145 MB: 10 ms to open, 1 ms a MB."""
-    count = drawable(answer, 1000, "shards cannot be written")
-    size = 145 / count
-    bars, end = shards("server", 8, count, 10, size), -(-count // 8) * (10 + size)
-    return bars, [(end, end + 2)], None, f"Yours are {count} shards of {size:.3g} MB."
-
-
-def _jpeg() -> bytes:
-    """Return the bytes of a small photo, which an answer that decodes it can decode."""
-    return tf.io.encode_jpeg(tf.zeros([8, 8, 3], tf.uint8)).numpy()
-
-
 @exercise("07.2")
 def parsing(function: Any) -> None:
     """``parse_record(serialized)``: ``(image bytes, label)`` of a record with the features ``photo`` and ``class``."""
-    truth = [(_jpeg(), 3), (b"", 0), (b"\xff\xd8\x00third", 9), (b" \t\r\nfourth \n\x00 ", 1000), (b"fifth", -7)]
+    small = tf.io.encode_jpeg(tf.zeros([8, 8, 3], tf.uint8)).numpy()  # which an answer that decodes it can decode
+    truth = [(small, 3), (b"", 0), (b"\xff\xd8\x00third", 9), (b" \t\r\nfourth \n\x00 ", 1000), (b"fifth", -7)]
     truth.append((b"sixth", 70_000))
     for image, label in truth:
         record = tf.constant(framing.example({"photo": image, "class": label}))
@@ -70,9 +57,8 @@ def _in_a_map(function: Any, record: Any) -> None:
     try:
         next(iter(tf.data.Dataset.from_tensors(record).map(mapped)))
     except Exception as error:
-        raise Wrong(
-            f"of a single record it is right, but not in a map, which knows no values (no .numpy()): {raised(error)}"
-        ) from None
+        words = f"but not in a map, which knows no values (no .numpy()): {raised(error)}"
+        raise Wrong(f"of a single record it is right, {words}") from None
 
 
 def _parsed(made: Any, image: bytes, label: int) -> None:
@@ -96,9 +82,10 @@ def _parsed(made: Any, image: bytes, label: int) -> None:
 
 @shows("07.2")
 def parsed(function: Any) -> Any:
-    """Draw the ops of the student's function for one record, on a modelled clock."""
-    given = (tf.constant(framing.example({"photo": _jpeg(), "class": 3})),)
-    return ops(lambda serialized: call(function, serialized), given, "Your function on one record.")
+    """Draw what the student's function parses of one record."""
+    photo = tf.io.encode_jpeg(photos(1)[0], quality=95).numpy()
+    made = call(function, tf.constant(framing.example({"photo": photo, "class": 3})))
+    return record(("photo", "class"), made, (photo, np.int64(3)), "One record, as your function parses it.")
 
 
 def _image(height: int, width: int, *square: int) -> tuple[np.ndarray, int, int, int]:
@@ -164,15 +151,10 @@ def _what_is_black(got: np.ndarray, right: np.ndarray, case: tuple, every: Any) 
 )
 def hole(image: np.ndarray, top: int, left: int, size: int) -> Any:
     """``cut(image, top, left, size)``: the image with a black square of `size`, its corner at (top, left)."""
-    right = image.copy()
+    right = np.array(image)
     right[top : top + size, left : left + size] = 0
     return right, {"the image comes out unchanged: the result was thrown away, or the square is empty": image}
 
 
-@shows("07.3")
-def cut_out(function: Any) -> Any:
-    """Draw the ops of the student's function for one image, on a modelled clock."""
-    made = call(function, tf.ones((32, 32, 3)), 20, 11, 8)
-    black = int((np.asarray(made) == 0).all(-1).sum())
-    title = f"Your function on one image, {black} of its 1,024 pixels black."
-    return ops(lambda image: call(function, image, 20, 11, 8), (tf.ones((32, 32, 3)),), title)
+_SQUARE = "A square of 12 × 12 pixels with its corner at (20, 11)."
+shown_as_images("07.3", lambda: (photos(1)[0] / np.float32(255), 20, 11, 12), _SQUARE)

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from labcourse.example_timeline import drawable, example, marks
-from labcourse.exercise_data import compared, numeric
+from labcourse.exercise_data import compared, numeric, shown_as_images
+from labcourse.exercise_pictures import photos
 from labcourse.fairness import timeouts
-from labcourse.grading import Wrong, shows
+from labcourse.grading import Wrong
 
 
 def _run(source: Any, name: str, arguments: list, size: tuple[int, ...]) -> np.ndarray:
@@ -76,7 +76,6 @@ def _values(low: float, high: float, count: int) -> tuple[np.ndarray, np.float32
     _values(0.3, 1.7, 4099),
     read=_clipped,
     same=np.array_equal,
-    where=lambda *_: "",
     differs=_not_clipped,
     then=_no_loop,
 )
@@ -87,37 +86,19 @@ def clip_kernel(given: np.ndarray, low: np.float32, high: np.float32) -> Any:
         "the result is the input: nothing is clipped": given,
         "values above high stay as they are: clip at the upper end, too": np.maximum(given, low),
         "values below low stay as they are: clip at the lower end, too": np.minimum(given, high),
-        "low and high are arguments; do not write 0 and 1 into the kernel": np.clip(
-            given, np.float32(0), np.float32(1)
-        ),
+        "low and high are arguments; do not write 0 and 1 into the kernel": np.clip(given, 0, 1),
         "too small becomes high and too large becomes low: the two are swapped": swapped,
     }
 
 
-def _written(got: np.ndarray, untouched: float, moved_bytes: int, title: str) -> Any:
-    """Draw a launch: the copies, and one work-item a clock, where it wrote and where it did not."""
-    flat = (got != untouched).ravel()
-    edges = np.flatnonzero(np.diff(flat)) + 1
-    copy, clock = moved_bytes / 12e6, 1 / 300e3  # 12 GB/s of a PCIe 3.0 x16 link, 300 MHz; milliseconds
-    bars = [("link", "copy in", "copy", 0, copy)]
-    for first, last in list(zip([0, *edges], [*edges, flat.size], strict=True))[:64]:
-        word = "written" if flat[first] else "not written"
-        bar = (f"values {first} to {last - 1}: {word}", "map" if flat[first] else "other")
-        bars.append(("work-items", *bar, copy + first * clock, copy + last * clock))
-    end = copy + flat.size * clock
-    bars.append(("link", "copy out", "copy", end, end + got.nbytes / 12e6))
-    words = f"Of {flat.size:,} values your kernel wrote {int(flat.sum()):,}, from {got.min():.4g} to {got.max():.4g}."
-    steps = [(end + got.nbytes / 12e6, end + got.nbytes / 6e6)]
-    return example(bars, steps, "next stage", title, words=words)
+def _grey(low: float, high: float) -> np.ndarray:
+    """Return a photo in grey, from black at `low` to white at `high`."""
+    return (low + photos(1)[0].mean(-1) / 255 * (high - low)).astype(np.float32)
 
 
-@shows("08.1")
-def clip_launch(source: Any) -> Any:
-    """Draw one launch of the student's kernel on 1,037 values, one work-item a clock of a pipelined device."""
-    given = np.linspace(-2, 2, 1037, dtype=np.float32)
-    arguments = [given, np.full(1037, 777, np.float32), np.float32(0), np.float32(1)]
-    got = _run(source, "clip_values", arguments, (1037,))
-    return _written(got, 777, given.nbytes, "Values from -2 to 2, clipped to 0 and 1; one a clock at 300 MHz.")
+_CLIPPED = "A grey photo from -0.5 to 2, clipped to 0 and 1; what was never written is 777."
+_LIMITS = np.float32(0), np.float32(1)
+shown_as_images("08.1", lambda: (_grey(-0.5, 2).ravel(), *_LIMITS), _CLIPPED, low=-0.5, high=2.0, shape=(48, 48))
 
 
 def _smaller(source: Any, plane: np.ndarray, height: int, width: int) -> np.ndarray:
@@ -166,35 +147,20 @@ def resize_kernel(plane: np.ndarray, height: int, width: int) -> Any:
         "centres of pixels lie at one half: the position is (x + 0.5) * in / out - 0.5": mixed(0.0),
         "that is the mean of the four pixels; mix them by their distances": mixed(weigh=lambda share: 0 * share + 0.5),
         "the nearer pixel has the larger share: the two shares are exchanged": mixed(weigh=lambda share: 1 - share),
-        "that is the nearest pixel; mix it with its neighbours by their distances": mixed(
-            weigh=lambda share: np.floor(share + 0.5)
-        ),
+        "that is the nearest pixel; mix it with its neighbours by their distances": mixed(weigh=np.round),
         "that is one pixel of the four; mix the four by their distances": mixed(weigh=lambda share: 0 * share),
     }
 
 
-@shows("08.2")
-def resize_launch(source: Any) -> Any:
-    """Draw one launch of the student's kernel on a plane of 37x53, one work-item a clock of a pipelined device."""
-    plane = np.add.outer(np.arange(37), np.arange(53)).astype(np.float32)
-    arguments = [plane, np.full((24, 17), -777, np.float32), *map(np.int32, (37, 53, 24, 17))]
-    got = _run(source, "resize", arguments, (17, 24))
-    return _written(got, -777, plane.nbytes, "A ramp of 37x53, from 0 to 88, to 24x17; one pixel a clock at 300 MHz.")
+_RESIZED = "A grey photo of 37 × 48 pixels, to 24 × 17; what was never written is -777."
+shown_as_images("08.2", lambda: (_grey(0, 255)[:37], 24, 17), _RESIZED, high=255.0)
 
 
 @numeric(
-    "08.3",
-    " decoders",
-    (115_000, 1.15, 175_000, 243),
-    (90_000, 0.9, 100_000, 250),
-    (50_000, 0.5, 5e4, 300),
-    (100_000, 1, 101_000, 500),
-    (20_000, 2, 500_000, 100),
-    (115_000, 1, 34_502, 100),
-    (115_000, 1, 34_498, 100),
-    (3_000_000, 0.01, 59_000_000, 100),
-    (3_000_000, 0.01, 71_000_000, 100),
-)
+    "08.3", " decoders", (115_000, 1.15, 175_000, 243), (90_000, 0.9, 100_000, 250), (50_000, 0.5, 5e4, 300),
+    (100_000, 1, 101_000, 500), (20_000, 2, 500_000, 100), (115_000, 1, 34_502, 100), (115_000, 1, 34_498, 100),
+    (3_000_000, 0.01, 59_000_000, 100), (3_000_000, 0.01, 71_000_000, 100), along="cycles",
+)  # fmt: skip
 def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: float) -> Any:
     """``decoders(photo_bytes, gb_s, cycles, clock_mhz)``: how many decoders use up what the link carries."""
     link, one = gb_s * 1e9 / photo_bytes, clock_mhz * 1e6 / cycles
@@ -206,21 +172,3 @@ def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: 
         "rounded down: so many leave a part of the link unused": math.floor(link / one),
         "no part of a decoder can be built: round up": link / one,
     }
-
-
-@marks("08.3", "24 photos of 115 kB: 0.1 ms on the link, 0.72 ms in a decoder.", 115_000, 1.15, 175_000, 243)
-def decoders_at_work(answer: float) -> Any:
-    """Draw 24 photos on a link that brings one in 0.1 ms, and the student's number of decoders, 0.72 ms each."""
-    many = drawable(answer, 64, "decoders cannot be drawn")
-    link, one, bars = 115_000 / 1.15e6, 175_000 / 243e3, []
-    free, sent = [0.0] * many, 0.0
-    for photo in range(24):
-        at = int(np.argmin(free))
-        begin = max(sent, free[at] - link)  # the link waits where no decoder is free for what it brings
-        sent = begin + link
-        free[at] = sent + one
-        bars.append(("link", f"photo {photo + 1}", "read", begin, sent))
-        bars.append((f"decoder {at + 1}", f"photo {photo + 1}", "decode", sent, free[at]))
-    used = 24 * link / sent
-    words = f"Yours are {many} decoders: the link is busy {used:.0%} of the time that it needs for all."
-    return bars, [(max(free), max(free) + link)], None, words

@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 
 from labcourse import fairness
-from labcourse.example_timeline import marks, simulated
 from labcourse.exercise_data import numeric
+from labcourse.exercise_pictures import simulated
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import bare, elements, in_a_file, nothing_left_in, pipeline, same_options, source
 from labcourse.student_code import call
@@ -27,21 +27,8 @@ def overlapped_busy(fetch: float, prep: float, train: float) -> Any:
         "storage can be the slowest stage, too": min(1, prep / train),
         "the processor can be the slowest stage, too": min(1, fetch / train),
         "the accelerator cannot be busy for more than the whole time: it is a stage, too": min(fetch, prep) / train,
-        "that is one after the other; overlapped stages work at the same time": 1
-        / (1 / fetch + 1 / prep + 1 / train)
-        / train,
+        "that is one after the other; overlapped stages work at once": 1 / (1 + train / fetch + train / prep),
     }
-
-
-@marks("09.1", "Batches of 100 images: fetch 300, prepare 900, train 600 images/s.", 300, 900, 600, batch=100)
-def three_stages(share: float) -> Any:
-    """Draw three stages that overlap: 100 images take 111 ms to fetch, 125 to prepare, 250 to train."""
-    fetch, prep, train = 1e5 / 300, 1e5 / 900, 1e5 / 600
-    bars = [("storage", "fetch", "read", i * fetch, (i + 1) * fetch) for i in range(3)]
-    bars += [("cores", "prepare", "decode", i * fetch, i * fetch + prep) for i in range(1, 3)]
-    steps = [(i * fetch, i * fetch + train) for i in range(3)]
-    words = f"Yours is {share:.3g}: of the first step of {fetch:.4g} ms so much is work."
-    return bars, steps, share * fetch, words
 
 
 @exercise("09.2")
@@ -119,19 +106,18 @@ def _never_waits(function: Any) -> None:
     def batches(decoded: Any) -> Any:
         return decoded.batch(4, drop_remainder=True).map(augment)
 
-    task = fairness.Task(
-        (decode, augment),
-        lambda: batches(source(8).repeat(2).map(decode)),
-        lambda: batches(source(8).map(decode).cache().repeat(2)).prefetch(tf.data.AUTOTUNE),
-        16,
-        ordered=False,
-        most_buffered=10_000,  # the task names no limit; this one is far from what anybody needs
-        hints={
-            **dict.fromkeys(("decode", "augment"), _UNREAD),
-            "slow": "prefetch so that the next batch is made while this one trains",
-            "measured": "what else do you do with each element or batch, besides decode and augment?",
-        },
-    )
+    def slow() -> Any:
+        return batches(source(8).repeat(2).map(decode))
+
+    def good() -> Any:
+        return batches(source(8).map(decode).cache().repeat(2)).prefetch(tf.data.AUTOTUNE)
+
+    hints = dict.fromkeys(("decode", "augment"), _UNREAD) | {
+        "slow": "prefetch so that the next batch is made while this one trains",
+        "measured": "what else do you do with each element or batch, besides decode and augment?",
+    }
+    # The task names no limit of the buffers; this one is far from what anybody needs.
+    task = fairness.Task((decode, augment), slow, good, 16, ordered=False, most_buffered=10_000, hints=hints)
     fairness.grade(lambda: call(function, source(8), decode, augment), task)
 
 
@@ -141,4 +127,4 @@ def two_epochs(function: Any) -> Any:
     decode, augment = fairness.Stage("decode", 6), fairness.Stage("augment", 0.5, call_ms=2)
     made = pipeline(function, source(12), decode, augment)
     title = "Your pipeline: decode 6 ms an image, augment 4 ms a batch, train 10 ms"
-    return simulated(made, (decode, augment), 10, title, steps=6)
+    return simulated("09.2", made, (decode, augment), 10, title, steps=6)

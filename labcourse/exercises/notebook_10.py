@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from typing import Any
 
 from labcourse import drills
+from labcourse.exercise_pictures import images, timeline
 from labcourse.grading import OPEN, CheckResult, Wrong, exercise, shows
 from labcourse.pipeline_checks import nothing_left_in
 from labcourse.student_code import call
@@ -52,12 +54,28 @@ def _fix(number: str, seed: int) -> None:
         _hold(drill.judge_fix(function), seed)
         nothing_left_in(call(function, drill.case), "Take")
 
-    @shows(number)
-    @functools.lru_cache(maxsize=4)
-    def timeline_of_fixed(function: Any) -> Any:
-        """Draw ten steps of the student's pipeline; of the same function it is the same picture."""
-        return static.draw(_drill(seed).record(lambda case: call(function, case)), title=f"drill {seed}, your version")
-
 
 _fix("10.2", SLOW)
 _fix("10.3", WRONG_DATA)
+
+
+@functools.lru_cache(maxsize=4)
+def _recorded(function: Any) -> Any:
+    """Return ten steps of the student's pipeline; of the same function they are the same."""
+    return _drill(SLOW).record(lambda case: call(function, case))
+
+
+@shows("10.2")
+def timeline_of_fixed(function: Any) -> Any:
+    """Draw ten steps of the student's pipeline."""
+    return static.draw(timeline("10.2", _recorded(function)), title=f"drill {SLOW}, your version")
+
+
+@shows("10.3")
+@functools.lru_cache(maxsize=4)
+def photos_of_fixed(function: Any) -> Any:
+    """Draw three photos of the student's pipeline; of the same function they are the same."""
+    made = _drill(WRONG_DATA).delivered(lambda case: call(function, case))
+    found = zip(made.labels, made.base[made.labels], made.images, made.expected(), strict=True)
+    rows = {f"photo {label}": row for label, *row in itertools.islice(found, 3)}
+    return images(rows, f"drill {WRONG_DATA}, your version: right is each photo with the brightness that came")

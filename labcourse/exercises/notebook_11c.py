@@ -35,15 +35,9 @@ def updates_of_a_training(photos: int, epochs: int, batch: int) -> Any:
 
 
 @numeric(
-    "11.7",
-    " photos",
-    (1.9, 0.16, 0.9),
-    (36, 4, 0.5),
-    (62, 18, 0.8),
-    (31, 8.2, 0.95),
-    (20, 0.75, 0.3),
+    "11.7", " photos", (1.9, 0.16, 0.9), (36, 4, 0.5), (62, 18, 0.8), (31, 8.2, 0.95), (20, 0.75, 0.3),
     (0.01, 5, 0.5),
-)
+)  # fmt: skip
 def batch_that_is_large_enough(fixed_ms: float, per_image_ms: float, share: float) -> Any:
     """``enough(fixed_ms, per_image_ms, share)``: the smallest batch that reaches a share of the highest rate."""
     ratio, odds = fixed_ms / per_image_ms, share / (1 - share)

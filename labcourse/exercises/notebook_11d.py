@@ -22,15 +22,9 @@ def megabytes_over_the_link(images_per_s: float, side: int, bytes_per_value: int
 
 
 @numeric(
-    "11.11",
-    " times",
-    (100, 30, 120, 20),
-    (160, 40, 143, 1),
-    (64, 16, 143, 1),
-    (10, 90, 30, 3),
-    (90, 5, 92, 8),
+    "11.11", " times", (100, 30, 120, 20), (160, 40, 143, 1), (64, 16, 143, 1), (10, 90, 30, 3), (90, 5, 92, 8),
     (1, 500, 3, 1),
-)
+)  # fmt: skip
 def gain_of_the_move(decode: float, augment: float, train: float, on_gpu: float) -> Any:
     """``pays(decode, augment, train, on_gpu)``: how many times as fast with the augmentation in the model."""
     before, after = max(decode + augment, train), max(decode, train + on_gpu)

@@ -11,7 +11,7 @@ from labcourse.grading import Wrong
 from labcourse.student_code import call, unwrapped
 
 
-@numeric("11.8", " layers", ([3, 4, 6, 3],), ([1, 1, 1],), ([5, 5, 5],), ([2, 0, 1],), ([40, 33],))
+@numeric("11.8", " layers", ([3, 4, 6, 3],), ([1, 1, 1],), ([5, 5, 5],), ([2, 0, 1],), ([40, 33],), along=None)
 def layers_in_a_row(blocks: list[int]) -> Any:
     """``depth(blocks)``: the first convolution, two for each block, and the last layer."""
     count, stages = sum(blocks), len(blocks)

@@ -8,19 +8,24 @@ import numpy as np
 import tensorflow as tf
 
 from labcourse.exercise_data import array, close, compared
-from labcourse.grading import Wrong, exercise
+from labcourse.exercise_pictures import record
+from labcourse.grading import Wrong, exercise, shows
 from labcourse.student_code import call
 
 #: The parts of an element, in the order in which Keras reads them.
 _ROLES = ("inputs", "targets", "weights")
 
 
+def _given() -> dict[str, tf.Tensor]:
+    image = tf.reshape(tf.range(4 * 8 * 8 * 3, dtype=tf.float32), (4, 8, 8, 3)) / 768
+    light, label = tf.constant([[0.1], [0.7], [0.4], [0.9]]), tf.constant([2, 0, 3, 1])
+    return {"image": image, "light": light, "label": label, "weight": tf.constant([0.5, 2, 1, 0.25])}
+
+
 @exercise("11.12")
 def named_element(function: Any) -> None:
     """``element(image, light, label, weight)``: what ``fit`` reads as two named inputs, a target and weights."""
-    image = tf.reshape(tf.range(4 * 8 * 8 * 3, dtype=tf.float32), (4, 8, 8, 3)) / 768
-    light, label = tf.constant([[0.1], [0.7], [0.4], [0.9]]), tf.constant([2, 0, 3, 1])
-    given = {"image": image, "light": light, "label": label, "weight": tf.constant([0.5, 2, 1, 0.25])}
+    given = _given()
     made = call(function, *given.values())
     if not isinstance(made, tuple) or len(made) != len(_ROLES):
         words = "a tuple is read as its three parts, inputs, targets and weights, anything else as inputs alone"
@@ -36,6 +41,14 @@ def named_element(function: Any) -> None:
             found = next((key for key, one in given.items() if np.array_equal(value, one)), "something else")
             if found != name:
                 raise Wrong(f"where fit reads the {role}, {name} is expected, and you put {found}")
+
+
+@shows("11.12")
+def element_of_a_model(function: Any) -> Any:
+    """Draw the parts of the student's element by what ``fit`` takes them for."""
+    image, light, label, weight = _given().values()
+    right = {"image": image, "light": light}, label, weight
+    return record(_ROLES, call(function, image, light, label, weight), right, "An element, as fit reads it.")
 
 
 def _weights(function: Any, labels: np.ndarray, classes: int) -> np.ndarray:

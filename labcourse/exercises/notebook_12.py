@@ -6,22 +6,37 @@ import contextlib
 import math
 import sqlite3
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from labcourse.example_timeline import drawable, marks
 from labcourse.exercise_data import numeric
-from labcourse.fairness import rules
-from labcourse.grading import Wrong, exercise
+from labcourse.exercise_pictures import photos, record
+from labcourse.fairness import rules, timeouts
+from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import nothing_else, pipeline
 from labkit.pipelines.structure import nodes
 
 _SIDE = 32
 _RECORD = 2 + 3 * _SIDE * _SIDE
+
+
+@contextlib.contextmanager
+def _file_of(labels: Any, images: np.ndarray) -> Iterator[str]:
+    """Write records of two labels and three planes; where one is cut, say it in the course's words."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "train.bin")
+        np.hstack([np.uint8(labels), images.transpose(0, 3, 1, 2).reshape(len(images), -1)]).tofile(path)
+        try:
+            yield str(path)
+        except tf.errors.InvalidArgumentError as error:
+            if "record length" not in str(error):
+                raise
+            words = f"the file is no multiple of your record length: two labels and three planes are {_RECORD:,} bytes"
+            raise Wrong(words) from None
 
 
 @exercise("12.1")
@@ -34,30 +49,27 @@ def two_label_bytes(function: Any) -> None:
     def pairs(images: np.ndarray, classes: np.ndarray = labels[:, 1]) -> Any:
         return tf.data.Dataset.from_tensor_slices((images, classes.astype(np.int64)))
 
-    images = planes.transpose(0, 2, 3, 1)
+    images, mixed = planes.transpose(0, 2, 3, 1), planes.reshape(5, _SIDE, _SIDE, 3)
     ideas = {
         "the colours are turned round: the file begins with red": images[..., ::-1],
-        "the colours are mixed: the file holds colour by colour, so reshape to [3, 32, 32] and transpose": (
-            planes.reshape(images.shape)
-        ),
-        "rows and columns are swapped: the order after the transpose is row, column, colour": (
-            images.transpose(0, 2, 1, 3)
-        ),
+        "the colours are mixed: the file holds colour by colour, so reshape to [3, 32, 32] and transpose": mixed,
+        "rows and columns are swapped: the order after the transpose is row, column, colour": images.swapaxes(1, 2),
     }
     wrong = {hint: pairs(value) for hint, value in ideas.items()}
     wrong["that is the coarse class, the first byte; the fine class is the second one"] = pairs(images, labels[:, 0])
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "train.bin")
-        np.hstack([labels.astype(np.uint8), planes.reshape(5, -1)]).tofile(path)
-        made = pipeline(function, str(path))
-        try:
-            rules.data(made, pairs(images), ordered=True, ideas=wrong)
-        except tf.errors.InvalidArgumentError as error:
-            if "record length" not in str(error):
-                raise
-            words = f"the file is no multiple of your record length: two labels and three planes are {_RECORD:,} bytes"
-            raise Wrong(words) from None
+    with _file_of(labels, images) as path:
+        made = pipeline(function, path)
+        rules.data(made, pairs(images), ordered=True, ideas=wrong)
     nothing_else(made, tf.data.Dataset.range(1))
+
+
+@shows("12.1")
+def first_record(function: Any) -> Any:
+    """Draw the first record of a file of two photos, as the student's pipeline reads it."""
+    few = photos(2)[:, 8:40, 8:40]
+    with _file_of([[4, 70], [4, 71]], few) as path:
+        made = next(iter(timeouts.pull_with_timeout(pipeline(function, path).take(1))), ())
+    return record(("image", "class"), made, (few[0], np.int64(70)), "The first record of a file of two.")
 
 
 @exercise("12.2")
@@ -82,9 +94,10 @@ def part_of_a_table(function: Any) -> None:
 def _own_rows(function: Any, ids: Sequence[int], workers: int, worker: int, label: str, *more: str) -> None:
     """Check the answer on a table of so many rows, with a column for their labels."""
 
-    def labels(rows: list[int]) -> Any:
-        return tf.data.Dataset.from_tensor_slices(7 * np.int64(rows) % 31)
+    def labels(rows: list[int]) -> np.ndarray:
+        return 7 * np.int64(rows) % 31
 
+    given = tf.data.Dataset.from_tensor_slices
     mine = [number for number in ids if number % workers == worker]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "photos.sqlite")
@@ -103,16 +116,12 @@ def _own_rows(function: Any, ids: Sequence[int], workers: int, worker: int, labe
         if getattr(made.element_spec, "shape", None) == tf.TensorShape([1]):
             raise Wrong("an element has the shape (1,): each is one label, with the shape ()")
         ideas = {
-            "all rows came; where id % workers = worker chooses them": labels([*ids]),
-            "these are the ids of the right rows; the task asks for their labels": (
-                tf.data.Dataset.from_tensor_slices(np.int64(mine))
-            ),
-            "the rows are right, their order is not; without order by, a database promises none": (
-                tf.data.Dataset.from_tensor_slices(np.sort(7 * np.int64(mine) % 31))
-            ),
-            "these are the rows of another worker": labels([n for n in ids if n % workers == (worker + 1) % workers]),
+            "all rows came; where id % workers = worker chooses them": given(labels([*ids])),
+            "these are the ids of the right rows; the task asks for their labels": given(np.int64(mine)),
+            "the rows are right, their order is not; without order by, SQL promises none": given(np.sort(labels(mine))),
+            "these are the rows of another worker": given(labels([n for n in ids if (n - worker) % workers == 1])),
         }
-        rules.data(made, labels(mine), ordered=True, ideas=ideas)
+        rules.data(made, given(labels(mine)), ordered=True, ideas=ideas)
         nothing_else(made, tf.data.Dataset.range(1))
 
 
@@ -130,15 +139,3 @@ def connections_for(photos_per_s: float, request_ms: float) -> Any:
         "rounded down, some photos come too late: round up": math.floor(busy),
         "there is no part of a connection: round up": busy,
     }
-
-
-@marks("12.3", "Twelve photos in a second, 290 ms a request.", 12, 290)
-def requests_in_flight(answer: float) -> Any:
-    """Draw twelve requests over as many connections as the student says."""
-    many = drawable(answer, 64, "connections cannot be drawn")
-    bars = [
-        (f"connection {photo % many + 1}", f"photo {photo + 1}", "read", photo // many * 290, photo // many * 290 + 290)
-        for photo in range(12)
-    ]
-    end = bars[-1][4]
-    return bars, [(end, end + 20)], None, f"Yours take {end:,.0f} ms."

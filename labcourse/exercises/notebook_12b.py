@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -60,7 +59,6 @@ def _other_rows(rows: list[int], right: list[int], case: tuple, every: Any) -> s
     _table(["circle", "a"], "", 2),
     _table(["circle", "a"], "circle", 1),
     read=_rows,
-    same=operator.eq,
     where=_line,
     differs=_other_rows,
 )
@@ -103,9 +101,7 @@ def batches_of_numbers(function: Any) -> None:
         ideas = {
             "the last batch is lost: a smaller one counts, too (drop_remainder)": _filled(lines[:whole], size),
             "a line without a word is lost; it stays a line, of zeros only": _filled([n for n in lines if n], size),
-            'lines are filled up with 1, as if by unknown words; fill up with the text "", whose number is 0': (
-                _filled(lines, size, fill=1)
-            ),
+            'lines are filled up with 1, as if unknown; fill up with "", whose number is 0': _filled(lines, size, 1),
             "fill up to the longest line of its own batch only": _filled(lines, size, width=longest),
         }
         rules.data(made, _filled(lines, size), ordered=True, ideas=ideas)
@@ -140,7 +136,7 @@ def _batchwise(name: str, calls: list[str], of_one: Callable[[str], Any], dtype:
     return called
 
 
-def _filled(rows: list[list[int]], size: int, *, fill: int = 0, width: int | None = None) -> Any:
+def _filled(rows: list[list[int]], size: int, fill: int = 0, width: int | None = None) -> Any:
     """Return batches of so many rows, filled up to one length, by default that of the longest one."""
     lines = tf.data.Dataset.from_tensor_slices(tf.ragged.constant(rows, tf.int64, ragged_rank=1))
     lines = lines.map(lambda line: line.to_tensor() if isinstance(line, tf.RaggedTensor) else line)

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from labcourse.exercise_data import array, close, compared, numeric
-from labcourse.grading import Unclear, Wrong, exercise
+from labcourse.exercise_pictures import photos, record
+from labcourse.grading import Unclear, Wrong, exercise, shows
 from labcourse.student_code import call, whole_numbers
 
 
@@ -33,6 +34,14 @@ def a_batch_of_samples(function: Any) -> None:
             raise Wrong(f"the {what} are {mine}, expected {wanted}")
         if not np.array_equal(got, truth):
             raise Wrong(f"the {what} are not those of the samples, in their order")
+
+
+@shows("13.1")
+def collated(function: Any) -> Any:
+    """Draw a batch of three samples as the student puts it together."""
+    labels = [3, 141, 59]
+    made = call(function, list(zip(photos(3), labels, strict=True)))
+    return record(("images", "labels"), made, (photos(3), np.int64(labels)), "Three samples as one batch.")
 
 
 @exercise("13.2")
@@ -124,17 +133,9 @@ def _numbers_of_an_epoch(loader: Any, batch: int) -> list[int]:
 
 
 @numeric(
-    "13.4",
-    " workers",
-    (5, 64, 100, 8),
-    (3, 32, 100, 8),
-    (7, 64, 50, 4),
-    (10, 30, 100, 16),
-    (2, 16, 60, 2),
-    (50, 256, 60, 256),
-    (40, 20, 12, 128),
-    (10.01, 30, 60, 16),
-)
+    "13.4", " workers", (5, 64, 100, 8), (3, 32, 100, 8), (7, 64, 50, 4), (10, 30, 100, 16), (2, 16, 60, 2),
+    (50, 256, 60, 256), (40, 20, 12, 128), (10.01, 30, 60, 16),
+)  # fmt: skip
 def workers_for(image_ms: float, batch: int, step_ms: float, cores: int) -> Any:
     """``workers(image_ms, batch, step_ms, cores)``: the work of a batch, in steps, rounded up; the cores at most."""
     need = image_ms * batch / step_ms

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections import Counter
 from typing import Any
 
@@ -66,11 +65,8 @@ def _two_counts(function: Any, numbers: list[int], count: int) -> tuple[int, int
     ([], 3),
     ([3, 2, 1, 0, 3, 2], 4),
     read=_two_counts,
-    same=operator.eq,
     where=lambda mine, numbers, count: f"for {numbers} out of {count} numbers",
-    differs=lambda mine, right, case, every: (
-        f": expected {right[0]} lost and {right[1]} doubled, got {mine[0]} and {mine[1]}"
-    ),
+    differs=lambda mine, right, *_: f": expected {right[0]} lost and {right[1]} doubled, got {mine[0]} and {mine[1]}",
 )
 def lost_and_doubled(numbers: list[int], count: int) -> Any:
     """``lost_and_doubled(numbers, count)``: how many of range(count) never came, and how many came again."""

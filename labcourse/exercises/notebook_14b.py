@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from labcourse.exercise_data import compared, numeric
 from labcourse.student_code import call, whole_numbers
 
-_BATCHES = [
-    ([7 * number % 23 for number in range(size)], count) for size, count in ((8, 2), (12, 3), (6, 1), (20, 4), (10, 5))
-]
+_BATCHES = [([7 * n % 23 for n in range(size)], count) for size, count in ((8, 2), (12, 3), (6, 1), (20, 4), (10, 5))]
 
 
 def _part(function: Any, batch: list[int], process: int, count: int) -> list[int]:
-    made = call(function, batch, process, count)
-    return whole_numbers(
-        made, _place(None, batch, process, count), "return the numbers of this one process, not the parts of all"
-    )
+    nested = "return the numbers of this one process, not the parts of all"
+    return whole_numbers(call(function, batch, process, count), _place(None, batch, process, count), nested)
 
 
 def _place(mine: Any, batch: list[int], process: int, count: int) -> str:
@@ -29,7 +24,6 @@ def _place(mine: Any, batch: list[int], process: int, count: int) -> str:
     "14.4",
     *((batch, process, count) for batch, count in _BATCHES for process in range(count)),
     read=_part,
-    same=operator.eq,
     where=_place,
     differs=lambda mine, right, case, every: (
         f": expected {right}, got {mine}"

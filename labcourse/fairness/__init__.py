@@ -134,10 +134,8 @@ def grade(function: Callable[[], Any], task: Task) -> Benchmark | None:
         if mine.steps != slow.steps:  # its elements are right, so some step is unknown to the clock
             raise Wrong(_UNREAD)
         advice = task.hints.get("slow", "look for what still takes turns")
-        raise Wrong(
-            f"on the simulated clock the accelerator is idle {mine.idle:.0%} of the time, "
-            f"{good.idle:.0%} is possible: {advice}"
-        )
+        idle = f"on the simulated clock the accelerator is idle {mine.idle:.0%} of the time"
+        raise Wrong(f"{idle}, {good.idle:.0%} is possible: {advice}")
     if not task.measured:
         return None
     here = machine_cores()
@@ -148,10 +146,8 @@ def grade(function: Callable[[], Any], task: Task) -> Benchmark | None:
     measured = benchmark.run(task.slow, task.good, function, task.train_ms, benchmark.threshold(expected))
     if measured.verdict == benchmark.FAILED:
         text = task.hints.get("measured", "something in it takes time that the stages do not: look into your functions")
-        raise Wrong(
-            f"measured in turn, your pipeline is {measured.gain:.1f} times as fast as the slow one; "
-            f"{measured.control:.1f} is possible here: {text}"
-        )
+        gain = f"measured in turn, your pipeline is {measured.gain:.1f} times as fast as the slow one"
+        raise Wrong(f"{gain}; {measured.control:.1f} is possible here: {text}")
     if measured.verdict == benchmark.UNCLEAR:
         raise Unclear("this machine is too busy to tell fast from slow: close other programs, then run again")
     return measured

@@ -88,10 +88,7 @@ def simulate(
         If TensorFlow cannot write one of the steps down.
     """
     found = chain(dataset)
-    works = {
-        stage.name: Work(SLEEP, [stage.name], lambda images, stage=stage: stage.cost_ms(images) * 1e6)
-        for stage in stages
-    }
+    works = {s.name: Work(SLEEP, [s.name], lambda images, s=s: s.cost_ms(images) * 1e6) for s in stages}
 
     def called(step: Step) -> list[Work]:
         return [works[each] for each in called_in(step) if each in works]
@@ -112,14 +109,9 @@ def simulate(
     end = run.taken[-1][-1]
     source = "stated by the exercise"
     described = f"modelled train step: {train_ms:g} ms (source: {source})"
-    trace = table.trace(
-        (0, round(end)),
-        accelerator=Accelerator(name="train step", kind="modelled", source=source, describe=described),
-        batch_size=max(1, images // count),
-        steps=count,
-        warmup=0,
-        images=images,
-        first_batch_ns=round(run.taken[0][2]),
-        host=Host(cores),
-    )
+    accelerator = Accelerator(name="train step", kind="modelled", source=source, describe=described)
+    first, size = round(run.taken[0][2]), max(1, images // count)
+    facts = {"batch_size": size, "steps": count, "warmup": 0, "images": images, "first_batch_ns": first}
+    sleeps = tuple(stage.name for stage in stages if stage.asleep)
+    trace = table.trace((0, round(end)), accelerator=accelerator, host=Host(cores), sleeps=sleeps, **facts)
     return Timing(end / 1e6, 1 - count * train_ms * 1e6 / end if end else 0.0, count, trace)

@@ -73,12 +73,7 @@ class _SpeedupEntry(Struct):
 
 
 #: What a result lists, and the form of an entry.
-ENTRIES = {
-    "exercises": _CheckedExercise,
-    "predictions": _PredictionEntry,
-    "runs": _RunEntry,
-    "speedups": _SpeedupEntry,
-}
+ENTRIES = {"exercises": _CheckedExercise, "predictions": _PredictionEntry, "runs": _RunEntry, "speedups": _SpeedupEntry}
 
 _FORM: dict[str, Any] = {
     "labkit": _Text,
@@ -146,9 +141,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     try:
         signature = digest(held)
     except (ValueError, RecursionError):
-        raise ValueError(
-            f"{name} holds an infinite number, or lists too deep: labcourse.submit writes neither"
-        ) from None
+        raise ValueError(f"{name} has an infinite number, or lists too deep: labcourse.submit writes neither") from None
     if held.get("digest") != signature:
         raise ValueError(f"{name} was damaged or edited: its content does not have the signature that it carries")
     for what, form in _FORM.items():

@@ -87,13 +87,9 @@ class Class:
 
         template = Path(__file__).with_name("class.html")
         environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-        return environment.from_string(template.read_text(encoding="utf-8")).render(
-            count=len(self.results),
-            left_out=self.left_out,
-            students=_students(self),
-            sections=_sections(self),
-            made=time.strftime("%Y-%m-%d %H:%M"),
-        )
+        page = environment.from_string(template.read_text(encoding="utf-8"))
+        facts = {"count": len(self.results), "left_out": self.left_out, "made": time.strftime("%Y-%m-%d %H:%M")}
+        return page.render(facts, students=_students(self), sections=_sections(self))
 
 
 def gather(folder: str | os.PathLike[str]) -> Class:

@@ -68,8 +68,8 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
     """Return what the session did, names without what `secrets` finds."""
     seen = gradebook.session
 
-    def plain(name: str) -> str:
-        return _plain(name, secrets) or "unnamed"
+    def plain(name: str, empty: str = "unnamed") -> str:
+        return _plain(name, secrets) or empty
 
     return {
         "exercises": [{"exercise": _short(k), **v} for k, v in sorted(seen.exercises.items())],
@@ -84,9 +84,7 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
             }
             for p in predictions.summary().predictions
         ],
-        "runs": [
-            {"name": plain(k), **v, "accelerator": _plain(v["accelerator"], secrets)} for k, v in seen.runs.items()
-        ],
+        "runs": [{"name": plain(k), **v, "accelerator": plain(v["accelerator"], "")} for k, v in seen.runs.items()],
         "speedups": [{"name": plain(n), "over": plain(o), **v} for (n, o), v in seen.speedups.items()],
     }
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from labcourse.predictions.figures import UNITS, Commitment, Figure, check_number, figure, number, unit_word
+from labcourse.predictions.figures import UNITS, Commitment, Figure, beside, check_number, figure, number, unit_word
 from labcourse.predictions.reviews import Review, Summary
 from labkit.common.files import expanded, write_aside
 from labkit.common.numbers import one_of
@@ -92,8 +92,9 @@ def review(name: str, *, measured: Any, model: Any = None) -> Review:
     ----------
     name : str
         A name that was committed, with a number or with three dots.
-    measured : number, sequence of numbers, or Speedup
-        Several numbers are rounds: their median, lowest and highest. A `labkit.measures.Speedup` brings its interval.
+    measured : number, sequence of numbers, Speedup, or Timeline
+        Several numbers are rounds: their median, lowest and highest. A `labkit.measures.Speedup` brings its interval, a
+        `labkit.Timeline` its busy share; both say what other programs took meanwhile, and so does the review.
     model : the same, optional
         What the formula or the simulation says.
 
@@ -116,7 +117,7 @@ def review(name: str, *, measured: Any, model: Any = None) -> Review:
     seen = replace(known, model=claimed, measured=result, note="")
     session[name] = seen
     failure = _write(seen)
-    return Review(replace(seen, note=failure))
+    return Review(replace(seen, note=f"{beside(measured)} {failure}".strip()))
 
 
 def summary() -> Summary:
@@ -194,7 +195,5 @@ def _all() -> tuple[list[Commitment], int]:
 
 def _check_name(name: Any) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ValueError(
-            f"the name of a prediction is {name!r}; allowed: notebook and quantity with a dot between, "
-            "small letters, digits and _, as in '02.gain'"
-        )
+        form = "notebook and quantity with a dot between, small letters, digits and _, as in '02.gain'"
+        raise ValueError(f"the name of a prediction is {name!r}; allowed: {form}")

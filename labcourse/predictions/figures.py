@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from msgspec import Meta, Struct
 
-from labkit.common import numbers
+from labkit.common import numbers, other_programs
 from labkit.recording.measures import ROUNDS, Speedup
+from labkit.timeline.timeline import Timeline
 
 #: What a prediction may be counted in. A share lies between 0 and 1 and is printed in percent.
 UNITS = ("times", "share", "ms", "s", "µs", "images/s", "MB", "GB", "MB/s", "cores", "batches", "images", "steps")
@@ -144,7 +145,11 @@ def check_number(value: Any, what: str, unit: str, *, model: bool = False) -> fl
 
 
 def figure(given: Any, what: str, unit: str) -> Figure:
-    """Return a number, several rounds, or a speed-up as a `Figure`."""
+    """Return a number, several rounds, a speed-up, or the busy share of a timeline as a `Figure`."""
+    if isinstance(given, Timeline):
+        if unit != "share":
+            raise ValueError(f"{what} is a timeline, which brings a share; the prediction was committed in {unit}")
+        given = given.busy
     if isinstance(given, Speedup):
         if unit != "times":
             raise ValueError(f"{what} is a speed-up, which counts in times; the prediction was committed in {unit}")
@@ -155,6 +160,14 @@ def figure(given: Any, what: str, unit: str) -> Figure:
         raise ValueError(f"{what} is empty; allowed: a number, several of them, or a speed-up, in {unit}")
     values = [check_number(v, what, unit, model=True) for v in several]
     return Figure(statistics.median(values), min(values), max(values))
+
+
+def beside(given: Any) -> str:
+    """Return what other programs took while a speed-up or a timeline was measured, if it was too much; else nothing."""
+    if isinstance(given, Timeline):
+        host = given.run.host
+        return other_programs.sentence(host.others, host.cpus) if other_programs.warning(host.others) else ""
+    return given.beside if isinstance(given, Speedup) else ""
 
 
 def _error(value: float, measured: Figure | None) -> float | None:

@@ -34,10 +34,10 @@ class Review(Picture):
                 spread = (found.low, found.middle, found.high) if found.has_spread else (found.middle,)
                 bars[label if error is None else f"{label} ({percent(error)})"] = [scale * v for v in spread]
         sentence, title = _sentence(p), f"{p.name}: {p.verdict}"
-        chart = charts.bars(bars, unit=unit_word(p.unit), title=title, note=sentence)
+        chart = charts.bars(bars, unit=unit_word(p.unit), title=title, note=f"{sentence} {p.note}".strip())
         notes = [p.note] if p.note else []
         text = str(Table(("", "value", "error"), rows, caption=f"{title}. {sentence}", notes=notes, indent="  "))
-        alt = f"{title}. " + "; ".join(f"{label} {value}" for label, value, _ in rows) + "."
+        alt = f"{title}. " + "; ".join(f"{label} {value}" for label, value, _ in rows) + f". {p.note}".rstrip()
         super().__init__(lambda look: chart.figure(look.name), title, alt, text)
 
 
@@ -46,10 +46,8 @@ def _sentence(p: Commitment) -> str:
     if p.value is None:
         return "You gave no number, so the measurement stands alone and nothing is counted."
     if p.verdict == OPEN:
-        return (
-            f"Your number fits, but the spread is wider than ±{100 * WIDE:.0f} %, so many others would fit as well: "
-            "nothing can be told. Measure again on a quieter machine."
-        )
+        spread = f"the spread is wider than ±{100 * WIDE:.0f} %, so many others would fit as well"
+        return f"Your number fits, but {spread}: nothing can be told. Measure again on a quieter machine."
     if p.error is None:
         return "The measured value is 0, so there is no error in percent."
     if p.verdict == RIGHT:
@@ -109,7 +107,5 @@ class Summary(Tabular):
                 median = 100 * statistics.median(errors)
                 lines.append(f"{owner} median error: {median:,.0f} % ({len(errors)} of {len(among)} measured).")
         if self.damaged:
-            lines.append(
-                f"{self.damaged} file{'s' * (self.damaged > 1)} of predictions could not be read and are left out."
-            )
+            lines.append(f"{self.damaged} file{'s' * (self.damaged > 1)} of predictions could not be read: left out.")
         return lines

@@ -152,7 +152,5 @@ def step_times(model: Any, pixels: Any, batches: Sequence[int] = (1, 8, 32, 128,
                 model.train_on_batch(images, labels)
             taken.append(1e3 * (clock() - begin))
         found.append(min(taken[untimed:]))
-    weight = 1 / np.array(found)
-    table = np.stack([weight, weight * np.array(sizes)], axis=1)
-    fixed, per_image = np.linalg.lstsq(table, np.ones(len(sizes)), rcond=None)[0]
+    per_image, fixed = np.polyfit(sizes, found, 1, w=1 / np.array(found))
     return StepTimes(sizes, tuple(found), float(fixed), float(per_image), "ms" if gpu else "CPU ms")

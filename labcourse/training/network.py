@@ -46,10 +46,8 @@ def resnet(
     from keras import layers
 
     def convolution(values: Any, filters: int, kernel: int = 3, stride: int = 1) -> Any:
-        values = layers.Conv2D(filters, kernel, stride, padding="same", use_bias=False, kernel_initializer="he_normal")(
-            values
-        )
-        return layers.BatchNormalization(momentum=0.9)(values)
+        how = {"padding": "same", "use_bias": False, "kernel_initializer": "he_normal"}
+        return layers.BatchNormalization(momentum=0.9)(layers.Conv2D(filters, kernel, stride, **how)(values))
 
     whole("size", size, least=8)
     image = keras.Input((size, size, 3))

@@ -236,9 +236,8 @@ def train(
         size, blocks = {"size": pixels.images.shape[1]}, {"blocks": FAST_BLOCKS} if fast() else {}
         model = model() if model else resnet(**size, **blocks, classes=len(pixels.classes))
         whole_epochs = batches(pixels, batch, seed=seed) if dataset is None else dataset
-    optimizer = keras.optimizers.SGD(
-        one_cycle(number("rate", rate), steps), momentum=0.9, nesterov=True, weight_decay=5e-4
-    )
+    schedule = one_cycle(number("rate", rate), steps)
+    optimizer = keras.optimizers.SGD(schedule, momentum=0.9, nesterov=True, weight_decay=5e-4)
     # A trial run of few steps is over before TensorFlow has compiled one; what watches them wants them compiled.
     eager = fast() and not callbacks
     model.compile(optimizer, smoothed, metrics=["sparse_categorical_accuracy"], jit_compile=False, run_eagerly=eager)

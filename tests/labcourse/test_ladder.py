@@ -98,6 +98,8 @@ def test_the_scoreboard_has_a_row_for_every_rung_on_equal_work(album):
     board = ladder.scoreboard(few, accelerators.modelled(step_ms=5), rounds=1, steps=2, progress=False)
     assert list(board) == [rung.name for rung in ladder.RUNGS]
     assert all(board.equal_work(name) == "yes" for name in list(board)[1:])
+    head = board.table().head
+    assert head == ("pipeline", "images/s", "speed-up over naive", "over the row above", "verdict (row above)")
     assert {rung.notebook for rung in ladder.RUNGS} <= {p.stem for p in notebooks()}
 
 
