@@ -121,7 +121,7 @@ class ModelledRun:
         longest, words = max(rate for rate in rates if rate < math.inf), [_images(rate) for rate in rates]
         verdict = f"The lowest is {best.limit}: at most {least}"
         if best.together < 0.98 * best.rate:
-            verdict += f", and {_short(best.together)} because the same threads or cores also fetch"
+            verdict += f"; fetching and preparing share threads or cores, which allows {_short(best.together)}"
         length = [round(100 * min(1.0, rate / longest), 1) for rate in rates]
         return {"words": words, "length": length, "lowest": [each == least for each in words], "verdict": f"{verdict}."}
 

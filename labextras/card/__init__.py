@@ -27,6 +27,4 @@ _FILES = {
     "process": ("Card", "Running", "start", "status", "stop"),
     "protocol": ("uri",),
 }
-__getattr__, __dir__, __all__ = lazy_names.of(
-    __name__, {name: file for file, names in _FILES.items() for name in names}
-)
+__getattr__, __dir__, __all__ = lazy_names.of(__name__, {one: file for file, names in _FILES.items() for one in names})

@@ -56,10 +56,8 @@ def compiler() -> list[str]:
     for name in COMPILERS:
         if shutil.which(name):
             return [name]
-    raise NoCompiler(
-        f"smartssd:// needs a C++ compiler, once, and there is none here (looked for {', '.join(COMPILERS)}): "
-        "`apt install g++`, `conda install gxx`, or `xcode-select --install` on a Mac brings one"
-    )
+    none = f"smartssd:// needs a C++ compiler, once, and there is none here (looked for {', '.join(COMPILERS)})"
+    raise NoCompiler(f"{none}: `apt install g++`, `conda install gxx`, or `xcode-select --install` on a Mac brings one")
 
 
 def place() -> Path:

@@ -206,10 +206,8 @@ def start(
     place, served = folder(), Root(root).folder
     lock = take(place / f"{name}.lock", _DYING_S)
     if lock is None:
-        raise ValueError(
-            f"a card called {name} runs already (process {_holder(name)}): "
-            f"stop it with `labkit card stop {name}`, or choose another name"
-        )
+        there = f"a card called {name} runs already (process {_holder(name)})"
+        raise ValueError(f"{there}: stop it with `labkit card stop {name}`, or choose another name")
     # A socket that a killed card left stays until the new one takes its place: readers of that card wait.
     os.close(lock)
     try:

@@ -202,9 +202,7 @@ PARAMETERS = {
     "dtype": UriParameter("|".join(DTYPES), str, " or ".join(DTYPES)),
     "augment": UriParameter("[01]", lambda text: text == "1", "0 or 1"),
     "seed": UriParameter("[0-9]{1,20}", int, "a whole number from 0 to 2**64 - 1"),
-    "feature": UriParameter(
-        "[A-Za-z0-9_.:-]{1,64}", str, "the name of a feature of the records: up to 64 letters, digits, _ . : -"
-    ),
+    "feature": UriParameter("[A-Za-z0-9_.:-]{1,64}", str, "the name of a feature: up to 64 letters, digits, _ . : -"),
     "timeout": UriParameter(
         r"[0-9]{1,4}(\.[0-9]{1,3})?", float, f"seconds above 0, at most {TIMEOUT_LIMIT_S}", 0.001, TIMEOUT_LIMIT_S
     ),
@@ -255,9 +253,8 @@ def check_card(name: str) -> str:
         If it cannot be one.
     """
     if not isinstance(name, str) or not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]{0,31}", name):
-        raise ValueError(
-            f"the name of a card is {name!r}; allowed: up to 32 letters, digits, - and _, the first a letter or a digit"
-        )
+        allowed = "up to 32 letters, digits, - and _, the first a letter or a digit"
+        raise ValueError(f"the name of a card is {name!r}; allowed: {allowed}")
     return name
 
 
@@ -281,10 +278,8 @@ def uri(name: str, path: str | os.PathLike[str] = "", /, **parameters: Any) -> s
     """
     inside = os.fsdecode(path).lstrip("/")
     if mistaken := split(inside)[1]:
-        raise ValueError(
-            f"the path {inside!r} would be read with the parameters {mistaken!r}; "
-            "allowed: a path without a = behind the last ?, and parameters as arguments, such as size=224"
-        )
+        allowed = "a path without a = behind the last ?, and parameters as arguments, such as size=224"
+        raise ValueError(f"the path {inside!r} would be read with the parameters {mistaken!r}; allowed: {allowed}")
     query = "&".join(f"{key}={_text(key, value)}" for key, value in parameters.items())
     try:
         recipe(query)

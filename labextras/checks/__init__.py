@@ -111,9 +111,8 @@ class DataReport:
 
     def _repr_html_(self) -> str:
         rows = [(f"{_SIGN[f.status]} {f.name}", f.text) for f in self.findings]
-        return Table(
-            (), rows, (), ["Not to be seen in one pipeline:", *self.unseen], caption=self._head()
-        )._repr_html_()
+        notes = ["Not to be seen in one pipeline:", *self.unseen]
+        return Table((), rows, (), notes, caption=self._head())._repr_html_()
 
 
 def inspect(
@@ -198,9 +197,8 @@ def inspect(
     claim = random if random is not None else (True if draws(nodes(dataset)) else None)
     if claim and 0 < len(first) < _DRAWS and matching.repeats(first, second):
         # Two epochs of a few flips may be alike by chance; that many draws are not.
-        epochs = fingerprints.read(
-            dataset, found, epochs=_DRAWS // len(first) + 1, count=expected, steps=steps, what=name
-        )
+        more = _DRAWS // len(first) + 1
+        epochs = fingerprints.read(dataset, found, epochs=more, count=expected, steps=steps, what=name)
         fingerprints.settle(first, second, *epochs)
         second = next((epoch for epoch in epochs if not matching.repeats(first, epoch)), second)
     beside = same_elements.common(first.others, second.others) < len(first.others)

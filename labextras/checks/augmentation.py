@@ -61,10 +61,8 @@ def overflow(pairs: _Pairs) -> tuple[str, str]:
     if judged < max(_LEAST_PAIRS, len(pairs) / 2):
         return OPEN, "images were moved or resized, so single pixels cannot be compared; check before that step"
     if wrapped >= max(2, 0.02 * judged):
-        return FAULT, (
-            f"in {wrapped:,} of {judged:,} elements, pixels that are bright in the reference are dark: bytes wrapped "
-            "around; convert to float before adding, then clip"
-        )
+        seen = f"in {wrapped:,} of {judged:,} elements, pixels that are bright in the reference are dark"
+        return FAULT, f"{seen}: bytes wrapped around; convert to float before adding, then clip"
     return PASSED, "no bright pixel turned dark"
 
 

@@ -142,9 +142,7 @@ def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], file
         if one.shape != other.shape:
             sizes.append(("×".join(map(str, one.shape[:2])), "×".join(map(str, other.shape[:2]))))
     if sizes:
-        seen = [
-            one if all(one == other for other in some) else f"any, as {one}" for one, *some in zip(*sizes, strict=True)
-        ]
+        seen = [side[0] if len(set(side)) == 1 else f"any, as {side[0]}" for side in zip(*sizes, strict=True)]
         notes["size", f"training sees {seen[0]} pixels, serving {seen[1]}"] += len(sizes)
     left = _compare([one for (one, _), _ in pairs], [other for _, (other, _) in pairs], notes)
     found = [StepDifference(step, what, count) for (step, what), count in notes.items()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -77,6 +78,7 @@ _SORTED = 0.05
 _LAG = 8  # elements between two that are no views of one photo, as a rule
 _ROUNDING = {"float16": 2**-10, "bfloat16": 2**-7}  # of a value of about 1
 _ORIENTATION, _FILES = 274, 2_000  # EXIF's number of the orientation, and files looked at
+_APART = "images and labels were shuffled or filtered apart"
 _SOFT = "labels are soft, shares of several classes; whether they belong to their images cannot be told"
 _MOVED = (
     "labels are numbers, and others than expected: they may move with the image, as boxes and angles do, or be in "
@@ -125,10 +127,9 @@ def once(facts: Evidence) -> _Seen:
         if many and facts.epoch_is_unknown:
             return OPEN, f"{many:,} came more than once: {_UNKNOWN_EPOCH}"
         if many:
-            return FAULT, (
-                f"{many:,} came more than once, equal in {'key' if first.keys else 'every pixel'}; look for repeat, "
-                "overlapping sources, or give reference= if the source itself holds copies"
-            )
+            causes = "repeat, overlapping sources, or give reference= if the source itself holds copies"
+            by = "key" if first.keys else "every pixel"
+            return FAULT, f"{many:,} came more than once, equal in {by}; look for {causes}"
         if first.keys or sorted(first.digests) == sorted(second.digests):
             return OPEN, "none came twice; whether one is lost needs reference="
         return OPEN, "needs reference= or a key (key=): random images of one element are never equal"
@@ -163,11 +164,8 @@ def labels(facts: Evidence) -> _Seen:
         elif wrong := [i for i, j in pairs if first.labels[i] not in match.labels_of(j)]:
             if first.measured and _may_have_moved(first, truth, pairs, set(wrong)):
                 return OPEN, _MOVED
-            text = (
-                f"{len(wrong):,} of {len(pairs):,} images carry another label than in the reference, the first is "
-                f"number {wrong[0]}; images and labels were shuffled or filtered apart, zip them first"
-            )
-            seen = FAULT, text
+            many = f"{len(wrong):,} of {len(pairs):,} images carry another label than in the reference"
+            seen = FAULT, f"{many}, the first is number {wrong[0]}; {_APART}, zip them first"
         else:
             part = "" if len(pairs) == len(first) else f" (checked on {len(pairs):,} of {len(first):,})"
             seen = PASSED, f"every image has the label of the reference{part}"
@@ -234,20 +232,17 @@ def _other_form(soft: bool, pairs: list[tuple[bytes, set[bytes]]]) -> _Seen:
         return PASSED, "every image has the label of the reference, in another form"
     if soft:
         return OPEN, _SOFT
-    return FAULT, (
-        "labels come in another form than in the reference, and equal ones there differ here, or different ones are "
-        "equal; images and labels were shuffled or filtered apart, or two classes became one"
-    )
+    here = "equal ones there differ here, or different ones are equal"
+    return FAULT, f"labels come in another form than in the reference, and {here}; {_APART}, or two classes became one"
 
 
 def finite(facts: Evidence) -> _Seen:
     """Look for NaN and infinite values."""
     bad = [i for i, n in enumerate(facts.first.broken + facts.second.broken) if n]
     if bad:
-        return FAULT, (
-            f"{len(bad):,} of {len(facts.first) + len(facts.second):,} images hold NaN or infinite values, the "
-            f"first is number {bad[0] % len(facts.first)}; look for a division by zero or the logarithm of 0"
-        )
+        many = f"{len(bad):,} of {len(facts.first) + len(facts.second):,} images hold NaN or infinite values"
+        first = bad[0] % len(facts.first)
+        return FAULT, f"{many}, the first is number {first}; look for a division by zero or the logarithm of 0"
     return PASSED, "no NaN, nothing infinite"
 
 
@@ -284,10 +279,8 @@ def blank(facts: Evidence) -> _Seen:
     known = 0 if truth is None else sum(truth.flat)
     if len(blank) > known:
         kind = "black" if first.low[blank[0]] == first.high[blank[0]] == 0 else "of one colour"
-        return FAULT, (
-            f"{len(blank):,} of {len(first):,} images are {kind}, the first is number {blank[0]}; draw it and follow "
-            "it back through the pipeline"
-        )
+        many = f"{len(blank):,} of {len(first):,} images are {kind}, the first is number {blank[0]}"
+        return FAULT, f"{many}; draw it and follow it back through the pipeline"
     if 0 <= min(first.low) and max(first.high) < 0.02:
         return FAULT, f"nothing is brighter than {max(first.high):.2g}; were the pixels divided by 255 twice?"
     return PASSED, "no image is empty"
@@ -333,10 +326,9 @@ def random(facts: Evidence) -> _Seen:
         if len(first) < matching.FEW:
             return OPEN, "epoch 2 repeats epoch 1, as so few elements may by chance; look at more"
         claim = "random=True" if facts.stated else "a map draws random numbers"
-        return FAULT, (
-            f"epoch 2 repeats epoch 1 in every pixel, though {claim}; look for a cache after the augmentation, numpy "
-            "or Python random numbers in a map (drawn once, when it is traced), a fixed seed"
-        )
+        drawn = "numpy or Python random numbers in a map (drawn once, when it is traced), a fixed seed"
+        causes = f"a cache after the augmentation, {drawn}"
+        return FAULT, f"epoch 2 repeats epoch 1 in every pixel, though {claim}; look for {causes}"
     if _same_elements(facts) is False:
         return OPEN, "the two epochs hold different elements, so they cannot be compared; see count and once"
     # No closer: a flip alone leaves half of the elements as they were, a few more or fewer from run to run.
@@ -405,10 +397,8 @@ def order(facts: Evidence) -> _Seen:
         seen = "the same" if same else "another"
         return OPEN, f"epoch 2 has {seen} order (by {by}); deterministic=True says that it must be the same"
     if not same:
-        return FAULT, (
-            f"epoch 2 has another order (by {by}); look for shuffle without reshuffle_each_iteration=False, or for "
-            "deterministic=False in options, map or interleave"
-        )
+        causes = "reshuffle_each_iteration=False, or for deterministic=False in options, map or interleave"
+        return FAULT, f"epoch 2 has another order (by {by}); look for shuffle without {causes}"
     if facts.dataset.options().deterministic is False:
         return OPEN, f"epoch 2 has the same order (by {by}), but options().deterministic is False and promises none"
     if by == "label" and len(set(one)) < len(one):
@@ -420,17 +410,14 @@ def mixed(facts: Evidence) -> _Seen:
     """Count neighbours of one label, against those that chance brings."""
     excess = [_runs(epoch.labels) for epoch in (facts.first, facts.second)]
     if None in excess:
-        return OPEN, (
-            "needs labels that come several times each, 32 elements or more, and enough of the rare labels to tell "
-            "sorted ones from chance"
-        )
+        enough = "32 elements or more, and enough of the rare labels to tell sorted ones from chance"
+        return OPEN, f"needs labels that come several times each, {enough}"
     if min(excess) > _SORTED:
         if facts.stated and not facts.random and facts.deterministic:
             return OPEN, "elements of one label follow each other; nothing is random here, as for evaluation"
-        return FAULT, (
-            "elements of one label follow each other, so that batches hold few labels: files or records are sorted, "
-            "and shuffled in too small a buffer or not at all; allowed for evaluation only"
-        )
+        cause = "files or records are sorted, and shuffled in too small a buffer or not at all"
+        words = "elements of one label follow each other, so that batches hold few labels"
+        return FAULT, f"{words}: {cause}; allowed for evaluation only"
     return PASSED, "labels come mixed"
 
 
@@ -444,10 +431,7 @@ def _runs(labels: list[bytes]) -> float | None:
     if count < 32 or len(sizes) < 2 or 4 * len(sizes) > count:
         return None
     apart = max(1, min(_LAG, count // (2 * len(sizes))))
-    seen = min(
-        sum(one == other for one, other in zip(labels, labels[lag:], strict=False)) / (count - lag)
-        for lag in (1, apart)
-    )
+    seen = min(sum(map(operator.eq, labels, labels[lag:])) / (count - lag) for lag in (1, apart))
     noise = 5 * np.sqrt(chance * (1 - chance) / count)
     if chance + noise >= 1:  # nearly all carry one label: sorted ones have no more equal neighbours than mixed ones
         return None
@@ -458,10 +442,8 @@ def resize(facts: Evidence) -> _Seen:
     """Look in the graph for a resize that leaves pixels out."""
     ops = frozenset().union(*(node.ops for node in structure.nodes(facts.dataset)))
     if plain := sorted(ops & {"ResizeBilinear", "ResizeBicubic", "ResizeNearestNeighbor"}):
-        return OPEN, (
-            f"a map resizes without antialias ({', '.join(plain)}) and leaves pixels out where it makes photos "
-            "smaller; what is served must do the same, see checks.serving"
-        )
+        what = "leaves pixels out where it makes photos smaller; what is served must do the same, see checks.serving"
+        return OPEN, f"a map resizes without antialias ({', '.join(plain)}) and {what}"
     if ops & {"ScaleAndTranslate", "ResizeArea"}:
         return PASSED, "the resize reads all pixels"
     return OPEN, "no map of TensorFlow resizes"
@@ -484,10 +466,8 @@ def orientation(facts: Evidence) -> _Seen:
         with contextlib.suppress(Exception), Image.open(path) as photo:
             asked.append(photo.getexif().get(_ORIENTATION, 1) != 1)
     if turned := sum(asked):
-        return FAULT, (
-            f"{turned:,} of {len(asked):,} files say how to turn the photo (EXIF), and decode_jpeg does not do that: "
-            "turn them once, and save them"
-        )
+        many = f"{turned:,} of {len(asked):,} files say how to turn the photo (EXIF), and decode_jpeg does not do that"
+        return FAULT, f"{many}: turn them once, and save them"
     if paths and not asked:
         return OPEN, "the photos are inside records, where nothing here reads whether they ask for a turn (EXIF)"
     return (PASSED, "no file asks for a turn") if paths else (OPEN, "the paths of the files are not in the graph")

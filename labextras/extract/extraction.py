@@ -142,9 +142,7 @@ def compare(
                     pass
                 cpu[name].append((time.process_time_ns() - began) / 1e3 / len(found))
                 step()
-    forms = {
-        name: "file" if dataset.element_spec[0].dtype == tf.string else "pixels" for name, dataset in sources.items()
-    }
+    forms = {name: "file" if one.element_spec[0].dtype == tf.string else "pixels" for name, one in sources.items()}
     rows = (Source(name, forms[name], tuple(cpu[name]), tuple(first[name]), sizes[name]) for name in sources)
     return Extraction(tuple(rows), len(found))
 

@@ -133,10 +133,9 @@ def fixed_length(path: str | os.PathLike[str], record_bytes: int) -> int:
     size = path.stat().st_size
     records, more = divmod(size, record_bytes)
     if more:
-        raise ValueError(
-            f"{path.name} ends inside a record: its {size:,} bytes are {records:,} records of {record_bytes:,} and "
-            f"{more:,} bytes more; write it again, or cut it to {size - more:,} bytes to read what is whole"
-        )
+        are = f"its {size:,} bytes are {records:,} records of {record_bytes:,} and {more:,} bytes more"
+        do = f"write it again, or cut it to {size - more:,} bytes to read what is whole"
+        raise ValueError(f"{path.name} ends inside a record: {are}; {do}")
     return records
 
 
@@ -174,9 +173,7 @@ def sqlite(path: str | os.PathLike[str], query: str, /, timeout_s: float = 1, **
     except (sqlite3.Error, sqlite3.Warning) as error:  # before Python 3.12 two statements are a warning
         why = str(error).rstrip(".")
     if "locked" in why:
-        raise OSError(
-            f"{path.name} is locked by another program that writes to it; wait for it, or read a copy of the file"
-        )
+        raise OSError(f"{path.name} is locked by another program that writes to it; wait, or read a copy of the file")
     raise ValueError(f"{path.name} cannot answer {query!r}: {why}; check the file and the query")
 
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from types import FrameType
 from typing import Any
@@ -28,7 +28,7 @@ import numpy as np
 from labextras.fit.window_of_steps import Window
 from labkit.common.numbers import one_of, truth, whole
 from labkit.recording.tfdata.driver import RecordingError, check_keep
-from labkit.recording.work import count_images, counted_place, flatten
+from labkit.recording.work import count_images, counted_place, flatten, noun
 from labkit.timeline.run import Accelerator
 from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
 
@@ -69,13 +69,12 @@ def stated_images(spec: Any) -> int | None:
     return next(iter(dims[counted_place(dims)]), None) if dims else None
 
 
-def _images(batch: Any) -> int:
-    """Return how many images a batch holds; of one that is shared out, those of this process."""
+def _mine(batch: Any) -> Sequence[Any]:
+    """Return a batch as a list of one; of one that is shared out, the parts of this process."""
     import tensorflow as tf
 
     first = next(iter(flatten(batch)), None)
-    mine = first.values if isinstance(first, tf.distribute.DistributedValues) else [batch]
-    return sum(map(count_images, mine))
+    return first.values if isinstance(first, tf.distribute.DistributedValues) else [batch]
 
 
 class _Watcher:
@@ -103,7 +102,7 @@ class _Watcher:
     def _forget(self, why: str) -> None:
         self._trace: Trace | None = None
         self._window: Window | None = None
-        self._why, self._seen, self._done = why, 0, False
+        self._why, self._seen, self._done, self._noun = why, 0, False, "image"
 
     @property
     def trace(self) -> Trace:
@@ -161,7 +160,7 @@ class _Watcher:
     def _take(self, images: int | None, label: str, said: str, **facts: Any) -> None:
         """End the window with a trace of a training, which is called `label` and described by `said`."""
         accelerator = Accelerator(label, "real", None, said)
-        facts |= {"name": self.name or label, "accelerator": accelerator, "warmup": self.warmup}
+        facts |= {"name": self.name or label, "accelerator": accelerator, "warmup": self.warmup, "noun": self._noun}
         self._trace = self._window.close(images, steps=self.steps, **facts)
         self._discard("")
 
@@ -333,7 +332,8 @@ class Watch(_Watcher, keras.callbacks.Callback):
             self._discard("the training failed in the window")
             raise
         if len(window.calls) == 1:
-            self._batch = stated_images(getattr(args[0], "element_spec", ())) if args else None
+            spec = getattr(args[0], "element_spec", ()) if args else ()
+            self._batch, self._noun = stated_images(spec), noun(spec) if spec else self._noun
         if len(window.calls) * self.model.steps_per_execution >= self.steps or window.full:
             self._close()
         elif self._at_end:
@@ -478,7 +478,9 @@ class watching(_Watcher, contextlib.AbstractContextManager):
             yield
         if batch is not None and self._images is not None:
             try:
-                self._images += _images(batch)
+                mine = _mine(batch)
+                self._images += sum(map(count_images, mine))
+                self._noun = noun(mine)
             except Exception as error:
                 self._images = None
                 warnings.warn(f"labkit does not know how many images the loop takes: {error}", stacklevel=3)

@@ -201,18 +201,17 @@ class Window:
         if images is None and batch and ASKED_BY_OTHERS not in unseen:
             images = batch * len(stamps)
         trace = assemble(run, stamps, images)
-        run.steps, run.window_images = len(stamps), images or 0
+        run.steps, run.window_images, run.noun = len(stamps), images or 0, facts.get("noun", run.noun)
         if spans:
-            kinds = dict.fromkeys((span.thread for span in spans), "script")
+            # What moves data between processes, as an all-reduce, keeps a network busy and no thread of the script.
+            kinds = {span.thread: "unit" if span.category == "transfer" else "script" for span in spans}
             more = Trace.from_spans(spans, kinds, origin="measured").slice(*trace.window_ns)
             trace = replace(Trace.merge(trace, more), run=trace.run)
         why = "the training ended" if ended else "the window ended"
         if self.full and not ended:
-            why = (
-                f"the process has taken {self._most_bytes / 1e6:,.0f} MB since the window began, for "
-                f"{run.spans.run.profiler.events:,} events of the profiler and for what it keeps itself, as by cache() "
-                "or shuffle(): the window ended"
-            )
+            taken = f"the process has taken {self._most_bytes / 1e6:,.0f} MB since the window began"
+            events = f"{run.spans.run.profiler.events:,} events of the profiler"
+            why = f"{taken}, for {events} and for what it keeps itself, as by cache() or shuffle(): the window ended"
         short = [f"{why} after {run.steps} of {steps} steps."] if run.steps < steps else []
         note = " ".join([*short, *(self._session.notes or unseen), *notes(run, trace, None)]) or None
         profiler = replace(trace.run.profiler, note=note)

@@ -15,7 +15,8 @@ import psutil
 
 from labextras.loaders import shared_spans
 from labextras.loaders.processes_to_trace import open_spans
-from labkit.recording.processor_clock import processor_seconds, scheduled
+from labkit.common.other_programs import processor_seconds
+from labkit.recording.processor_clock import scheduled
 
 #: Where nothing computes, reads or begins for so long while the consumer waits, the loader hangs. Seconds.
 STOPPED_S = 60.0
@@ -108,15 +109,11 @@ class HangWatch:
 
     def _interrupt(self, computed_s: float, read: int) -> None:
         doing = "; ".join(text for text, _ in open_spans(shared_spans.read(self.folder), shared_spans.clock()))
-        self.stopped = (
-            f"no process computed for {STOPPED_S:g} s{f' ({doing})' if doing else ''}: all together took "
-            f"{max(0.0, computed_s):.2f} s of a core, and read {max(0, read):,} bytes."
-        )
+        took = f"all together took {max(0.0, computed_s):.2f} s of a core, and read {max(0, read):,} bytes"
+        self.stopped = f"no process computed for {STOPPED_S:g} s{f' ({doing})' if doing else ''}: {took}."
         if self.epochs.loader.facts.settings.get("start method") == "fork":
-            self.stopped += (
-                " A library that had threads before the fork can hang in a forked worker: try "
-                "multiprocessing_context='spawn'."
-            )
+            hint = "try multiprocessing_context='spawn'."
+            self.stopped += f" A library that had threads before the fork can hang in a forked worker: {hint}"
         if callable(signal.getsignal(signal.SIGINT)) and not self._over.is_set():
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # ends a wait for a lock, too
 

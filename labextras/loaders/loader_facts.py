@@ -56,21 +56,17 @@ def check_loader(loader: Any, steps: int | None, what: str) -> None:
         If `steps` is None, and nothing says that the loader ends.
     """
     if not can_be_driven(loader):
-        raise TypeError(
-            f"{what} is a {type(loader).__name__}; allowed: a tf.data.Dataset, or anything else that gives batches one "
-            "after the other (a DataLoader, a Grain dataset, a generator, an iterator: iter(…) of a list)"
-        )
+        others = "a DataLoader, a Grain dataset, a generator, an iterator: iter(…) of a list"
+        allowed = f"a tf.data.Dataset, or anything else that gives batches one after the other ({others})"
+        raise TypeError(f"{what} is a {type(loader).__name__}; allowed: {allowed}")
     if _is(loader, "torch", "Dataset") and _is_sequence(loader):
-        raise TypeError(
-            f"{what} is a {type(loader).__name__}, a dataset of PyTorch that gives single samples; allowed: what makes "
-            "batches of them, as torch.utils.data.DataLoader(dataset, batch_size)"
-        )
+        kind = f"a {type(loader).__name__}, a dataset of PyTorch that gives single samples"
+        allowed = "what makes batches of them, as torch.utils.data.DataLoader(dataset, batch_size)"
+        raise TypeError(f"{what} is {kind}; allowed: {allowed}")
     length = Loader(loader).length
     if steps is None and (length is None or length >= sys.maxsize):
-        raise ValueError(
-            f"steps is None, which means to the end, and nothing says that {what} ends (it has no length); "
-            "allowed: a number of steps"
-        )
+        endless = f"nothing says that {what} ends (it has no length)"
+        raise ValueError(f"steps is None, which means to the end, and {endless}; allowed: a number of steps")
 
 
 class Loader:

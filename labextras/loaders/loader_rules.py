@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from labkit.advice import BUSY, REFUSAL, RULES, Advice, Facts, Rule, advise
 from labkit.advice.rule import UNSEEN
 from labkit.timeline.causes.effort import Effort
-from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE
+from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, ONE_CORE
 from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import RESTS, Lane
@@ -95,7 +96,7 @@ LOADER_RULES = (
     ),
     Rule(
         "loader.busy",
-        WorkerFacts("prep", "PIL decode", others=90, crowded=True),
+        WorkerFacts("prep", "PIL decode", others="other programs took 1.8 of 2 cores", crowded=True),
         BUSY,
         also=(*_WORK, "copy", "start", UNSEEN),
     ),
@@ -133,7 +134,7 @@ LOADER_RULES = (
     ),
     Rule(
         "loader.beside-training",
-        WorkerFacts("prep", "PIL decode", alone=True, more="a larger num_workers of the DataLoader"),
+        WorkerFacts("prep", "PIL decode", alone=True, more=_MORE["torch"]),
         "{more}, to work beside the training: {blame} takes the time of the thread that trains.",
         also=_MADE,
     ),
@@ -151,15 +152,13 @@ LOADER_RULES = (
     ),
     Rule(
         "loader.more-calls",
-        WorkerFacts("prep", "load", waits=True, more="a larger num_workers of the DataLoader"),
+        WorkerFacts("prep", "load", waits=True, more=_MORE["torch"]),
         "more calls at once ({more}): {blame} waits for something else than a core (asleep, for an answer, or for a "
         "lock), and the processor rests.",
     ),
     Rule(
         "loader.more-workers",
-        WorkerFacts(
-            "prep", "PIL decode", few=True, more="a larger num_workers of the DataLoader", threads=1.0, cores=2
-        ),
+        WorkerFacts("prep", "PIL decode", few=True, more=_MORE["torch"], threads=1.0, cores=2),
         "{more}: {blame} runs on {threads:.1f} threads at a time, of {cores} cores.",
     ),
     Rule(
@@ -175,7 +174,7 @@ LOADER_RULES = (
     ),
     Rule(
         "loader.more-reads",
-        WorkerFacts("fetch", "file read", more="a larger num_workers of the DataLoader"),
+        WorkerFacts("fetch", "file read", more=_MORE["torch"]),
         "more reads at once ({more}), fewer and larger files, fewer bytes, or a cache in memory.",
     ),
     Rule(
@@ -215,6 +214,26 @@ class _Workers(WorkerWaits):
     def loader(self) -> LoaderFacts:
         """What the trace says about the loader."""
         return self.run.loader
+
+    @cached_property
+    def one_core(self) -> bool:
+        """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
+        several = self.threads and self.at_once >= ONE_BY_ONE and self.cores > 1 and self.asks is not False
+        return several and self.busy_cores <= ONE_CORE
+
+    @cached_property
+    def in_turn(self) -> bool:
+        """Whether several threads work one after the other and keep a core busy, for a reason that is not recorded.
+
+        The interpreter lets calls of less than 5 ms end before another thread has its turn, so they never overlap.
+        """
+        several = self.threads and len(self.worker_lanes) > 1 and self.at_once < ONE_BY_ONE
+        return several and self.cores > 1 and INTERPRETER_FULL <= self.busy_cores <= ONE_CORE
+
+    @cached_property
+    def busy_cores(self) -> float:
+        """How many cores all ops together keep busy while any worker works; a pause says nothing of the interpreter."""
+        return self._asked_ns * self._all_of_it / self._works_ns
 
     def facts(self, cause: str, blame: str, computes: bool | None) -> dict[str, object]:
         """Return the facts of a cause and what is to blame for it, which computes, waits, or neither is known."""

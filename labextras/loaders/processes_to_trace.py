@@ -287,9 +287,6 @@ def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[tuple[str,
         inside = [process.names[i][0] for i in process.records["name"][which].tolist() if i in process.names]
         runs = not _has_ended(process.pid)
         length = (_ends(process, now_ns)[which][-1] - process.records["start"][which][-1]) / 1e6
-        when = (
-            f"has been in {' > '.join(inside[-3:])} for {length:,.0f} ms"
-            if runs
-            else f"was in {' > '.join(inside[-3:])}"
-        )
-        yield f"worker {numbers[process.pid]} {when}{'' if runs else ' when it ended'}", runs
+        place = " > ".join(inside[-3:])
+        when = f"has been in {place} for {length:,.0f} ms" if runs else f"was in {place} when it ended"
+        yield f"worker {numbers[process.pid]} {when}", runs

@@ -266,10 +266,8 @@ class LoaderSession(contextlib.AbstractContextManager):
             return f"{lines[-1][:300]}{f' (in {place[1]})' if place else ''}"
         text = error_text(error)[:300]
         if isinstance(error, pickle.PicklingError) or "pickle" in text:
-            return (
-                f"{text}. A worker process that begins anew gets the dataset by pickling: define its class and its "
-                "functions in a module, not inside a function, and no lambda"
-            )
+            hint = "define its class and its functions in a module, not inside a function, and no lambda"
+            return f"{text}. A worker process that begins anew gets the dataset by pickling: {hint}"
         return text
 
     def _hidden(self, found: list[shared_spans.Process]) -> list[int]:
@@ -291,10 +289,8 @@ class LoaderSession(contextlib.AbstractContextManager):
     def _notes(self, found: list[shared_spans.Process], hidden: int) -> Iterator[str]:
         """Yield a sentence for what was not seen."""
         if hidden:
-            yield (
-                f"Processes of this program that began before the recording: {hidden}. What they do cannot be seen: "
-                "let the loader start its workers in the recording."
-            )
+            unseen = "What they do cannot be seen: let the loader start its workers in the recording."
+            yield f"Processes of this program that began before the recording: {hidden}. {unseen}"
         called = {text for process in found for text, _ in process.names.values()}
         for name in sorted({one.text for one in known.OWN} - called):
             what = self._wrapped.found.get(name, "nothing that this process imported, nor another one called")

@@ -18,6 +18,4 @@ _FILES = {
     "smartssd": ("SmartSSD", "gain_picture"),
     "trial": ("Tried", "try_kernel"),
 }
-__getattr__, __dir__, __all__ = lazy_names.of(
-    __name__, {name: file for file, names in _FILES.items() for name in names}
-)
+__getattr__, __dir__, __all__ = lazy_names.of(__name__, {one: file for file, names in _FILES.items() for one in names})

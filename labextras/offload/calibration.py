@@ -129,7 +129,5 @@ class Calibration:
 def check() -> Calibration:
     """Hold every reading of the vendor's page against all of the vendor's pictures."""
     published = {one.name: float(one.decoder_per_s) for one in VENDOR}
-    return Calibration(
-        published,
-        {reading.name: {one.name: reading.images_per_s(one.counted) for one in VENDOR} for reading in READINGS},
-    )
+    modelled = {reading.name: {one.name: reading.images_per_s(one.counted) for one in VENDOR} for reading in READINGS}
+    return Calibration(published, modelled)

@@ -44,11 +44,8 @@ P2P_READ: Mapping[int, float] = {
 #: A smaller gain counts as none: a convention, since two measurements of the job without a card differ by as much.
 LEAST_GAIN = 1.1
 
-_RENAMED = {
-    "tf.data interleave": "card (modelled): P2P read",
-    "tf.data worker": "card (modelled): decoder",
-    "tf.data Prefetch": "card (modelled): to the host",
-}
+#: The threads of the simulation, and what they are in a job with a card: units of the card, no threads.
+_UNITS = {"tf.data interleave": "P2P read", "tf.data worker": "decoder", "tf.data Prefetch": "to the host"}
 
 #: What to change where the card keeps the accelerator waiting: options of tf.data are no part of a card.
 _ADVICE = {
@@ -175,11 +172,13 @@ class SmartSSD:
         """
         answer = self.answer(counted, cpu_ms=1.0, cores=cores, host_ms=host_ms)
         read_ms, kb = float(self.read_ms(answer.counted).mean()), float(answer.counted.bytes.mean()) / 1e3
-        output_ms = batch_size * 1e3 / answer.rates["host" if answer.limit == "host" else "output"]
+        last = "host" if answer.limit == "host" else "output"
+        output_ms = batch_size * 1e3 / answer.rates[last]
         # Work of the card takes no core of the host: in the simulation, the host sleeps during this work.
+        sleeps = ("open", "read", "decode", *(["batch"] if last == "output" else []))
         costs = Costs(
             map={"decode": np.sort(self.decode_ms(answer.counted))}, batch=output_ms,
-            train=accelerator.step_ns(batch_size) / 1e6, sleeps=("open", "read", "decode", "batch"),
+            train=accelerator.step_ns(batch_size) / 1e6, sleeps=sleeps,
         )  # fmt: skip
         # Reads run ahead, two batches are buffered.
         knobs = Knobs(
@@ -188,9 +187,7 @@ class SmartSSD:
         )  # fmt: skip
         model = Model(costs, knobs, "SmartSSD, modelled", accelerator.name, accelerator.source)
         trace = model.run(steps, warmup=4)
-        threads = trace.threads
-        for old, new in _RENAMED.items():
-            threads = tuple(Thread(thread.name.replace(old, new), thread.kind) for thread in threads)
+        threads = tuple(_unit(thread, last) for thread in trace.threads)
         drawn = f"It delivers {answer.images_per_s:,.0f} images/s; the vendor's figures allow {_from_to(*answer.band)}."
         assumptions = (f"The card is modelled: {self}. {drawn}", *trace.run.assumptions)
         return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=threads)
@@ -227,6 +224,16 @@ class SmartSSD:
             f"{self.idct_cycles_per_block:g} cycles a block{call}; {reads}; {self.output} pictures of "
             f"{self.picture_bytes(self.output):,} bytes at {self.output_gb_s:g} GB/s"
         )
+
+
+def _unit(thread: Thread, last: str) -> Thread:
+    """Return a thread of the simulation as a unit of the card; the last one is the host's where the host limits."""
+    for name, unit in _UNITS.items():
+        if thread.name.startswith(name):
+            if unit == "to the host" and last == "host":
+                return Thread("host (modelled): augment", thread.kind)
+            return Thread(thread.name.replace(name, f"card (modelled): {unit}"), "unit")
+    return thread
 
 
 def bandwidth_gb_s(read_bytes: Any) -> np.ndarray:
@@ -409,10 +416,8 @@ def gain_picture(
     for name, card in cards.items():
         answers = [card.answer(counted, cpu_ms=ms + host_ms, **host) for ms in moved_ms]
         rows[name] = [[answer.gain_band[0], answer.gain, answer.gain_band[1]] for answer in answers]
-    note = (
-        f"{cores} cores, {host_ms:.2f} ms of work per photo stay with them. Grey: the job is slower with the card. "
-        "The whiskers go from the slowest to the fastest reading of the vendor's figures."
-    )
+    note = f"{cores} cores, {host_ms:.2f} ms of work per photo stay with them. Grey: the job is slower with the card."
+    note += " The whiskers go from the slowest to the fastest reading of the vendor's figures."
     chart = charts.lines(
         moved_ms, rows, x_label="ms of a core per photo that move to the card", y_label="times faster with the card",
         title="What a card gains (modelled)", note=note, log_x=True,

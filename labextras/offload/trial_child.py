@@ -60,9 +60,7 @@ class Overrun(BadKernel):
 class _KernelRuns:
     """A kernel with its arguments, which can be run again and again, each time from the same state."""
 
-    def __init__(
-        self, engine: Any, job: dict[str, Any], given: Sequence[np.ndarray], stage: Callable[[str], None]
-    ) -> None:
+    def __init__(self, engine: Any, job: dict[str, Any], given: list[np.ndarray], stage: Callable[[str], None]) -> None:
         self.engine, self.name, self.deadline, self.stage = engine, job["name"], job["deadline"], stage
         self.last_s = 0.0
         stage("compile")

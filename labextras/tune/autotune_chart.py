@@ -58,9 +58,8 @@ def draw(report: AutotuneReport, title: str = "What AUTOTUNE chose") -> Picture:
         If nothing in the pipeline is tuned.
     """
     if not isinstance(report, AutotuneReport):
-        raise TypeError(
-            f"report is of type {type(report).__name__}; allowed: what labextras.tune.diagnosis.autotune returns"
-        )
+        allowed = "what labextras.tune.diagnosis.autotune returns"
+        raise TypeError(f"report is of type {type(report).__name__}; allowed: {allowed}")
     tuned = [_tuned(report, name) for name in report.history]
     if not tuned:
         raise ValueError("nothing in this pipeline is tuned: give a map, an interleave or a prefetch tf.data.AUTOTUNE")

@@ -58,9 +58,7 @@ class AutotuneReport(Reading):
     def history(self) -> dict[str, list[float]]:
         """What it had chosen at each reading, by the names of `chosen`; NaN where the node was not there."""
         found = [reading.chosen for reading in self.readings]
-        return {
-            name: [float(c.get(name, math.nan)) for c in found] for name in dict.fromkeys(n for c in found for n in c)
-        }
+        return {n: [float(c.get(n, math.nan)) for c in found] for n in dict.fromkeys(n for c in found for n in c)}
 
     @property
     def wait_share(self) -> float:
@@ -158,22 +156,17 @@ def read(iterator: Any) -> Reading:
     import tensorflow as tf
 
     if not hasattr(iterator, "_iterator_resource") and not hasattr(iterator, "_iterator"):
-        kind = type(iterator).__name__
-        raise TypeError(
-            f"iterator is of type {kind}; allowed: an iterator of a tf.data.Dataset, which runs: iter(dataset)"
-        )
+        allowed = "an iterator of a tf.data.Dataset, which runs: iter(dataset)"
+        raise TypeError(f"iterator is of type {type(iterator).__name__}; allowed: {allowed}")
     try:
         return nodes.parse(tf.data.experimental.get_model_proto(iterator))
     except tf.errors.NotFoundError:
-        raise ValueError(
-            "options.autotune.enabled is False for this pipeline, so TensorFlow tunes nothing and keeps no model of "
-            "it; allowed: a pipeline with autotune on, as it is by default"
-        ) from None
+        off = "TensorFlow tunes nothing and keeps no model of it; allowed: a pipeline with autotune on, as by default"
+        raise ValueError(f"options.autotune.enabled is False for this pipeline, so {off}") from None
     except (AttributeError, KeyError, TypeError) as error:
-        raise RuntimeError(
-            f"TensorFlow {tf.__version__} describes its tuning in a way that labkit does not know ({error}): "
-            "tf.data.experimental.get_model_proto is experimental, and 2.19 to 2.21 are known"
-        ) from error
+        unknown = f"TensorFlow {tf.__version__} describes its tuning in a way that labkit does not know ({error})"
+        known = "tf.data.experimental.get_model_proto is experimental, and 2.19 to 2.21 are known"
+        raise RuntimeError(f"{unknown}: {known}") from error
 
 
 class _Kept:

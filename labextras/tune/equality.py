@@ -6,9 +6,9 @@ import time
 from typing import Any
 
 from labextras.tune.calls import Written
+from labextras.tune.first_elements import FirstElements, all_close
 from labextras.tune.rewrite import Change
-from labkit.pipelines import same_elements
-from labkit.pipelines.same_elements import FirstElements
+from labkit.pipelines.same_elements import other_spec
 
 #: Seconds for which the elements of a pipeline are read.
 READ_S = 2.5
@@ -73,14 +73,12 @@ class Reference:
         if change.swapped and not self._repeats:  # a map that mixes the elements of a batch would not show
             return "cannot be compared: values are drawn at random"
         if change.stored:
-            epochs = [
-                FirstElements.of(change.stored.without("repeat").build(), self._seconds, batched=False)
-                for _ in range(2)
-            ]
+            stored = change.stored.without("repeat")
+            epochs = [FirstElements.of(stored.build(), self._seconds, batched=False) for _ in range(2)]
             if not epochs[0].same_order(epochs[1]):
                 return "other elements: what the cache would keep differs from epoch to epoch"
         dataset, reading = self._read(change.written)
-        if reason := same_elements.other_spec(dataset.element_spec, self._spec):
+        if reason := other_spec(dataset.element_spec, self._spec):
             return f"other elements: {reason}"
         same_order = self._reading.same_order(reading)
         if same_order is not None:
@@ -91,7 +89,7 @@ class Reference:
         if not self._repeats:
             return DRAWN
         again = self._written.without(*self._left_out).build()
-        alike, read = same_elements.all_close(again, dataset, 2 * self._seconds)
+        alike, read = all_close(again, dataset, 2 * self._seconds)
         if alike and (read or not self._reading.complete):
             return ROUNDED
         if alike:  # an epoch that was read before: other programs came between

@@ -105,7 +105,7 @@ class Improvement(Tabular):
 
     def table(self) -> Table:
         """One row for each change that was tried."""
-        head = ("change", "speed-up", "verdict", "elements", "kept")
+        head = ("change", "speed-up over the pipeline so far", "verdict", "elements", "kept")
         rows = [
             (one.change, *((one.speedup.ratio, one.speedup.verdict) if one.speedup else ("", "not measured")),
              one.elements, "yes" if one.kept else "no")
@@ -243,13 +243,13 @@ class _Search:
         )  # fmt: skip
         speedup = measures.compare_rates(found.rates("after"), found.rates("before"))
         if found.others >= other_programs.BUSY and not speedup.low > SURE:
-            speedup = replace(speedup, verdict=measures.TOO_BUSY)
+            speedup = replace(speedup, verdict=measures.TOO_BUSY, beside=found.beside)
         return Trial(change.name, elements, speedup)
 
     def found(self, dataset: Any) -> Improvement:
         """Return the result."""
-        if any(one.speedup and one.speedup.verdict == measures.TOO_BUSY for one in self.trials):
-            self.notes.append("Other programs hold the cores: close them and try again.")
+        tried = (one.speedup for one in self.trials if one.speedup)
+        self.notes += [speedup.beside for speedup in tried if speedup.verdict == measures.TOO_BUSY][:1]
         if self.written.unknown:
             self.notes.append(
                 f"Nothing before {self.written.unknown} was changed: that step cannot be built again from the dataset."

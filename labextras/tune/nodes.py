@@ -206,9 +206,7 @@ class Reading(Tabular):
             f"AUTOTUNE may use {self.cores} cores and {self.ram_bytes / 1e9:.1f} GB for buffers.",
         ]
         if any(n.inner for n in self.nodes):
-            notes.append(
-                "of an interleave, only inner pipelines that are open now are counted: finished ones are gone."
-            )
+            notes.append("of an interleave, only inner pipelines that are open now count: finished ones are gone.")
         return notes
 
 

@@ -26,7 +26,7 @@ WIDTH, DPI = 10.0, 100
 
 #: Colours of a PNG: a page has two dozen, some only as thin lines, and the edges of its letters take the others. Photos
 #: need all.
-COLOURS, PHOTO_COLOURS = 128, 256
+COLOURS, PHOTO_COLOURS = 96, 256
 
 _FORMATS = ("png", "svg")
 

@@ -16,6 +16,7 @@ import numpy as np
 from labkit.common.numbers import whole
 from labkit.common.palette import Theme
 from labkit.timeline.causes import CAUSES
+from labkit.timeline.intervals import Intervals, covered_until, edges_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
@@ -452,7 +453,13 @@ class _Pen:
         inches = axis.inches(end - start)
         visible = np.flatnonzero(inches >= 3 / DPI)
         axis.rectangles(start[visible], end[visible], y, y + high, look.gap, zorder=2)
-        self.seen |= {IDLE} if len(visible) else set()
+        # What is too short for a block hangs from above: work stands below.
+        edges = edges_of(axis.first_ns, axis.first_ns + axis.span_ns, max(round(axis.width * DPI), 1))
+        short = inches < 3 / DPI
+        share = np.diff(covered_until(Intervals(start[short], end[short]), edges)) / np.maximum(np.diff(edges), 1)
+        tall = np.flatnonzero(share)
+        axis.rectangles(edges[tall], edges[tall + 1], y, y + high * share[tall], look.gap, zorder=2)
+        self.seen |= {IDLE} if len(gaps) else set()
         taken: list[tuple[float, float]] = []
         for i in visible[np.argsort(-gaps.length_ns[visible], kind="stable")][:200].tolist():
             length, cause = duration(int(gaps.length_ns[i])), CAUSES[kinds[i]]

@@ -34,6 +34,7 @@ export function parse(view) {
   }
   layout.series = layout.runs.flatMap((run, r) => {
     Object.assign(run.gap, { run: r, lane: 0, end: run.gap.start.map((from, k) => from + run.gap.length[k]) }); // a series, too
+    run.gap.total = run.gap.length.reduce((sums, lasts, k) => { sums[k + 1] = sums[k] + lasts; return sums; }, new Float64Array(run.gap.start.length + 1));
     return run.lanes.flatMap((lane, k) => {
       lane.index = k;
       const seriesOf = (row) => row.series.map(([kind, thread, process, track, first, count, steps]) => {
@@ -404,7 +405,10 @@ function paintIdle(view, pen, x, y, w, h, ...choices) {
 }
 
 function paintGaps(view, pen, p, y) {
-  const { gap, gaps } = p.facts;
+  const { gap, gaps } = p.facts, width = Math.max(Math.ceil(view.right - view.left), 1);
+  // What is too short for a block hangs from above: work stands below.
+  const { share } = columns(gap, view.first, view.first + width * view.pixel, width, WIDE * view.pixel);
+  paintShare(view, pen, share, share.map((part) => 1 - part), 1, y, p.h, view.idle);
   for (let i = above(gap.end, view.first); i < gap.start.length && gap.start[i] < view.last; i++) {
     if (gap.length[i] < WIDE * view.pixel) continue;
     const [x, x2] = view.edges(gap.start[i], gap.end[i], 3), words = duration(gap.length[i]), kind = gaps.kinds[gap.kind[i]];

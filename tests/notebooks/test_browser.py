@@ -296,7 +296,7 @@ def middle_of_gap(canvas, number):
     x, y = canvas.evaluate(
         """(c, k) => { const v = c.closest('.labkit-timeline').timeline, g = v.layout.runs[0].gap;
       const p = v.plan.items.find(p => p.lane.kind === 'accelerator');
-      return [v.x(g.start[k] + g.length[k] / 2), p.y - v.scroll + p.lane.height / 2]; }""",
+      return [v.x(g.start[k] + g.length[k] / 2), p.y - v.scroll + p.h / 2]; }""",
         number,
     )
     box = canvas.bounding_box()
@@ -304,8 +304,11 @@ def middle_of_gap(canvas, number):
 
 
 def download(canvas, kind, folder):
-    """Press a button of the timeline; return the file that the browser keeps."""
-    button = canvas.locator("xpath=ancestor::*[contains(@class,'labkit-timeline')]").get_by_text(kind, exact=True)
+    """Press a button of the timeline, behind its last one; return the file that the browser keeps."""
+    root = canvas.locator("xpath=ancestor::*[contains(@class,'labkit-timeline')]")
+    button = root.get_by_text(kind, exact=True)
+    if not button.is_visible():
+        root.get_by_role("button", name="more: ").click()
     with canvas.page.expect_download() as info:
         button.click()
     info.value.save_as(folder / info.value.suggested_filename)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from labkit.common.palette import THEMES
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", "docs/glossary.md", "docs/reference.md", "docs/tensorboard.md", "notebooks/INSTRUCTORS.md"]
 PAGES += ["docs/instructors/grading.md"]
@@ -117,11 +119,9 @@ def test_the_course_has_a_row_for_every_notebook_and_its_times_add_up():
     assert f"about {sum(main) / 60:.0f} hours for the main course" in page("README.md")
 
 
-@pytest.mark.parametrize("name", ["overlap", "ladder"])
-def test_the_front_page_shows_its_pictures_as_soon_as_they_are_drawn(name):
-    files = [ROOT / "docs" / f"{name}.{theme}.svg" for theme in ("light", "dark")]
+def test_the_front_page_shows_every_picture_that_is_drawn_for_it_wide_and_narrow_light_and_dark():
+    names = [("overlap", "svg"), ("ladder", "svg"), ("timeline", "webp")]
+    files = {f"{n}{size}.{theme}.{end}" for n, end in names for size in ("", ".narrow") for theme in THEMES}
     shown = re.sub(r"<!--.*?-->", "", page("README.md"), flags=re.DOTALL)
-    for file in files:
-        assert f'"docs/{file.name}"' in page("README.md")
-        assert (f'"docs/{file.name}"' in shown) == file.exists()
-    assert ("prefers-color-scheme: dark" in shown) or not any(file.exists() for file in files)
+    assert set(re.findall(r'"docs/([\w.]+)"', shown)) == files
+    assert {path.name for path in (ROOT / "docs").glob("*.*.[sw]*")} == files

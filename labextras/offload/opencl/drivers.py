@@ -86,10 +86,8 @@ def claim() -> ModuleType:
     """
     _used_by.add(os.getpid())
     if len(_used_by) > 1:
-        raise RuntimeError(
-            f"OpenCL was in use before this process ({os.getpid()}) was forked, and would hang in it: start processes "
-            "with the method 'spawn', or use OpenCL only after the fork"
-        )
+        forked = f"OpenCL was in use before this process ({os.getpid()}) was forked, and would hang in it"
+        raise RuntimeError(f"{forked}: start processes with the method 'spawn', or use OpenCL only after the fork")
     import pyopencl
 
     return pyopencl
@@ -217,7 +215,5 @@ def remedy() -> str:
         return "PoCL has no wheel for this kind of machine: conda install -c conda-forge pyopencl pocl brings one"
     if pocl() is None:
         return "pip install 'labkit[opencl]' brings one"
-    return (
-        "pip's PoCL is there, but is older than this processor and cannot compile for it: "
-        "pip install 'labkit[opencl-intel]' brings Intel's runtime, which can (270 MB)"
-    )
+    brings = "pip install 'labkit[opencl-intel]' brings Intel's runtime, which can (270 MB)"
+    return f"pip's PoCL is there, but is older than this processor and cannot compile for it: {brings}"

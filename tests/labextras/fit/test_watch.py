@@ -110,7 +110,7 @@ def test_the_losses_are_the_same_and_each_step_has_its_wait(tf, keras, settings)
     assert len(waits) == len(trains) == trace.run.steps == 9
     assert (waits.end_ns == trains.start_ns).all()
     assert (trains.end_ns[:-1] <= waits.start_ns[1:]).all()
-    assert (trace.run.images, trace.run.batch_size) == (9 * BATCH, BATCH)
+    assert (trace.run.images, trace.run.batch_size, trace.run.noun) == (9 * BATCH, BATCH, "image")
     assert waits.duration_ns.sum() > trains.duration_ns.sum(), "each batch takes 20 ms, a step hardly two"
     assert labkit.Timeline(trace).stalls.cause == "prep"
     noted = "XLA has compiled into one" in str(labextras.fit.operations(trace))
@@ -449,6 +449,22 @@ def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile):
     assert re.match(TAKEN, trace.run.profiler.note)
 
 
+def test_a_training_on_rows_speaks_of_elements(tf, keras):
+    rows = tf.data.Dataset.from_tensor_slices((np.zeros((64, 5), np.float32), np.zeros(64))).batch(4)
+    model = keras.Sequential([keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    watch = labextras.fit.Watch(steps=6, warmup=2)
+    fit(model, rows, watch)
+    with labextras.fit.watching(steps=6, warmup=2) as step:
+        for values, _ in rows:
+            with step(values):
+                tf.reduce_sum(values)
+    for trace in (watch.trace, step.trace):
+        text = str(labkit.Timeline(trace))
+        assert "24 elements" in text
+        assert "image" not in text
+
+
 def test_a_training_that_is_short_says_so(tf, keras):
     watch = labextras.fit.Watch(steps=50, warmup=4)
     with pytest.raises(RecordingError, match="no training has run"):
@@ -630,7 +646,7 @@ def test_waits_and_parts_of_a_loop_are_timed_without_the_profiler(tf):
                     time.sleep(0.01)
     trace = step.trace
     waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
-    parts = trace.where(trace.select("transfer", kind="script"))
+    parts = trace.where(trace.select("transfer", kind="unit"))
     assert len(waits) == len(trains) == len(parts) == 4
     assert (waits.duration_ns[1:] >= 80e6).all(), "the window begins with the first step, after its wait"
     assert (parts.duration_ns >= 10e6).all()
@@ -638,7 +654,7 @@ def test_waits_and_parts_of_a_loop_are_timed_without_the_profiler(tf):
     assert (parts.end_ns <= trains.end_ns).all()
     assert trace.run.images == 4 * BATCH
     assert "The profiler was left alone" in trace.run.profiler.note
-    assert {thread.kind for thread in trace.threads} == {"consumer", "script"}
+    assert {thread.kind for thread in trace.threads} == {"consumer", "unit"}
     assert "run.slowest-process" not in labkit.Timeline(trace).stalls.rules, "the waits are longer"
 
 

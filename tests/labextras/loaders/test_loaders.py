@@ -699,7 +699,7 @@ def test_loaders_are_compared_on_equal_work_with_their_processes(paths):
     plain, pool = disk.Batches(paths), disk.Batches(paths, pool="fork pool")
     found = labkit.measure({"plain": plain, "two processes": pool}, STEP, steps=6, repeats=1)
     table = str(found)
-    assert "CPU ms/image" in table
+    assert "CPU/image" in table
     assert found.equal_work("two processes") == "yes", "equal labels"
     assert "two processes: the pixels of its first photos are the same (beside plain)" in table
     assert found["two processes"][0].memory_mb > 0

@@ -162,11 +162,28 @@ def test_its_trace_is_an_ordinary_one_and_says_that_it_is_modelled():
     trace = SmartSSD().trace(work(), accelerators.modelled("H100"), steps=12)
     line = Timeline(trace)
     assert line.origin == "modelled"
-    assert all("modelled" in t.name for t in trace.threads if t.kind == "pipeline")
+    assert all("modelled" in t.name for t in trace.threads if t.kind != "consumer")
     low, high = answer_of(SmartSSD(), work()).band
     assert any("SmartSSD (modelled)" in text and f"{low:,.0f} to {high:,.0f}" in text for text in trace.run.assumptions)
     again = SmartSSD().trace(work(), accelerators.modelled("H100"), steps=12)
     assert str(Timeline(again)) == str(line)
+
+
+def test_its_parts_are_units_that_no_count_of_threads_has():
+    trace = SmartSSD(decoders=2).trace(work(), accelerators.modelled("H100"), steps=12)
+    units = [lane for lane in Timeline(trace).lanes if lane.kind == "unit"]
+    parts = {lane.name.removeprefix("card (modelled): ").rstrip(" 0123456789") for lane in units}
+    assert parts == {"P2P read", "decoder", "to the host"}
+    line = Timeline(trace)
+    assert not any(line.work_ns.values()), "the host does nothing: its threads have no work"
+    assert line.busiest() == [], "and none of them is busy"
+    decoders = [lane.share for lane in units if "decoder" in lane.name]
+    link = next(lane for lane in units if "P2P" in lane.name)
+    assert min(decoders) > 2 * link.share > 0, "the decoders are what is waited for, and the link rests in between"
+    # What stays with the host is the work of a thread where the host is the slowest part.
+    limited = Timeline(SmartSSD(decoders=8).trace(work(), accelerators.modelled("H100"), host_ms=1.0))
+    assert [lane.name for lane in limited.lanes if lane.kind == "pipeline"] == ["host (modelled): augment"]
+    assert limited.work_ns["batch"] > 0
 
 
 @pytest.mark.parametrize(

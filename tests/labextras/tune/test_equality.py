@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from labextras.tune import calls, equality, rewrite
-from labkit.pipelines.same_elements import FirstElements
+from labextras.tune.first_elements import FirstElements
 
 pytestmark = pytest.mark.random
 
@@ -77,7 +77,7 @@ def test_all_batches_must_be_close_to_be_the_same_up_to_rounding():
 
 def test_elements_that_there_was_no_time_to_read_are_not_called_the_same(monkeypatch):
     reference = equality.Reference(zeros_then(1), seconds=60)
-    monkeypatch.setattr(equality.same_elements, "all_close", lambda *_: (True, False))
+    monkeypatch.setattr(equality, "all_close", lambda *_: (True, False))
     verdict = reference.compared(rewrite.Change("twice", zeros_then(2)))
     assert verdict == "cannot be compared: there was not time enough to read all elements"
     assert verdict not in equality.FINE
