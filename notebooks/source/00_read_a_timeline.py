@@ -9,7 +9,7 @@
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labcourse import check, explorers, idea, predictions, try_it
+from labcourse import check, explorers, idea, predictions, tour, try_it
 from labkit import accelerators, photos, plain, simulate, storage
 
 # %% [markdown]
@@ -84,7 +84,7 @@ predictions.commit("00.busy", ..., unit="share")
 # %% [markdown]
 # ## Build
 #
-# A tf.data pipeline is a chain of stages. `album.files()` gives [`(path, label)`](../docs/glossary.md#path-label) pairs. `map(load)` calls `load` for each pair. `batch(4)` puts four results into one array. These lines only describe the work: it starts when somebody asks for a batch. `shuffle` mixes the pairs, here in the same order in every run. `repeat` begins again after the last photo. Real batches are larger than four photos, but here you can see each photo in the timeline.
+# A tf.data pipeline is a chain of stages. `album.files()` gives [`(path, label)`](../docs/glossary.md#path-label) pairs. `map(load)` calls `load` for each pair. `batch(4)` puts four results into one array. These lines only describe the work: it starts when somebody asks for a batch. `shuffle` mixes the pairs, here in the same order in every run. `repeat` begins again after the last photo.
 #
 # `plain` makes TensorFlow run the pipeline exactly as it is written. Notebook 01 shows what TensorFlow would change otherwise.
 
@@ -122,18 +122,16 @@ trace
 # %% [markdown]
 # ## The timeline
 #
-# Time runs from left to right. Each row is a [*lane*](../docs/glossary.md#lane). The accelerator is the top lane. In a running notebook, click into the timeline to zoom (W, S) and move (A, D). Click a gap to read its cause. The key `?` lists all keys.
+# Time runs from left to right. Each row is a [*lane*](../docs/glossary.md#lane). The accelerator is the top lane. In a running notebook, the bar above the lanes asks for three clicks; K ends this tour. Zoom with W and S, move with A and D, click any gap for its cause; `?` lists all keys.
 
 # %% tags=["nbval-ignore-output"]
-labkit.show(trace, title="Sequential: load, then train", steps=2)
+tour(trace, title="Sequential: load, then train", steps=2)
 
 # %% [markdown]
 # ## Explain
 #
-# Read the picture from the top.
-#
-# 1. **Accelerator.** The blocks are train steps. Between two blocks is a [*gap*](../docs/glossary.md#gap): the accelerator is idle. All gaps have the same strong colour, and the words in a gap name its cause. The number at the end of the lane is the [busy share](../docs/glossary.md#busy-share) of all recorded steps.
-# 2. **Threads at work.** A *thread* is one line of work that the processor runs. The height says how many threads work at this moment, and the colours say on what. Here only one thread works at a time: the photos are prepared one after the other.
+# 1. **Accelerator.** The blocks are train steps. Between two blocks is a [*gap*](../docs/glossary.md#gap): the accelerator is idle. Its words name its cause. The number at the end of the lane is the [busy share](../docs/glossary.md#busy-share) of all recorded steps.
+# 2. **Threads.** A *thread* is one line of work that the processor runs. The height says how many threads are open at this moment. What is filled works on a core, and its colour says on what: amber is fetching, teal is preparing. What is hollow waits; a block that is partly filled had a core for that part of its time. The dashed line is the number of cores. Here only one thread works at a time: the photos are prepared one after the other.
 # 3. **Both together.** The accelerator and the threads never work at the same time. This is a *sequential* job.
 #
 # The same recording in numbers:
@@ -143,16 +141,16 @@ timeline = labkit.Timeline(trace)
 print(timeline)
 
 # %% [markdown]
-# Read three rows. *accelerator busy* is the busy share. *per image* says how long threads worked on one photo (the *thread time*), by kind of work; *map* is all work that is neither read, decode nor resize (*other map work* in the picture). *gaps wait for* divides the idle time by its cause: [fetch](../docs/glossary.md#fetch) is reading, [prep](../docs/glossary.md#prep) is work of the processor, [framework](../docs/glossary.md#framework) is the handing over of batches, and [unknown](../docs/glossary.md#unknown) is time without recorded work. (Ignore the row *stalls* for now. The lane *waits for a batch* is idle time.)
+# Read three rows. *accelerator busy* is the busy share. *per image* says how long threads worked on one photo (the *thread time*), by kind of work; *map* is all work that is neither read, decode nor resize (*prepare: other* in the picture). *gaps wait for* divides the idle time by its cause: [fetch](../docs/glossary.md#fetch) is reading, [prep](../docs/glossary.md#prep) is work of the processor, [framework](../docs/glossary.md#framework) is the handing over of batches, and [unknown](../docs/glossary.md#unknown) is time without recorded work. (Ignore *stalls* for now.)
 #
 # Compare three numbers: your guess, the measurement, and a *model* (a simulation that knows only the times of the trial run `probe`).
 
 # %% tags=["nbval-ignore-output"]
 model = simulate.fit(probe).predict(train=2 * load_ms)
-predictions.review("00.busy", model=model.busy, measured=timeline.busy)
+predictions.review("00.busy", model=model.busy, measured=timeline)
 
 # %% [markdown]
-# The accelerator trains for 60 of 90 ms, so the answer is two thirds. The measured share differs a little, because the loading time varies from run to run.
+# The accelerator trains for 60 of 90 ms, so the answer is two thirds. The measured share differs, because the loading time varies from run to run.
 #
 # ## Sequential and pipelined
 #
@@ -171,10 +169,10 @@ labkit.show(trace, pipelined_trace, labels=("sequential", "pipelined"), steps=4)
 # Three speeds limit every job: how fast files can be **f**etched, how fast the processor can **p**repare them, and how fast the **G**PU can train ([F, P and G](../docs/glossary.md#f-p-g), in images per second). The slowest of the three limits the job: if F is 900, P is 350 and G is 500, the job reaches at most 350.
 
 # %% [markdown]
-# An [*explorer*](../docs/glossary.md#explorer) is a small simulation with buttons and sliders. Press its buttons from left to right. For each button, say which of the three speeds is the smallest.
+# An [*explorer*](../docs/glossary.md#explorer) is a small simulation with buttons and sliders. It begins with what a photo takes on this machine. Press its rows from top to bottom, and in each the bar of the smallest speed.
 
 # %% tags=["nbval-ignore-output"]
-explorers.explore("00")
+explorers.explore("00", trace=trace, batch_size=12, train_ms=load_ms)
 
 # %% [markdown]
 # ## Fetch stall or prep stall?
@@ -186,7 +184,7 @@ explorers.explore("00")
 #
 # The kind of stall decides what to buy. More cores do not help a fetch stall, and a faster disk does not help a prep stall. One study trained nine networks on eight V100 GPUs. With memory for 35 % of the data, fetch stalls took 10–70 % of the [epoch](../docs/glossary.md#epoch). With all data in memory, prep stalls still took up to 65 % (DS-Analyzer, VLDB 2021, section 4.3).
 #
-# So far the files came from memory: the operating system keeps files that were read before in its [page cache](../docs/glossary.md#page-cache). For a fetch stall, we put the photos on a modelled slow disk. Each file is really read, and then the thread waits as long as the slow disk would take.
+# So far the files came from memory: the operating system keeps files that were read before in its [page cache](../docs/glossary.md#page-cache). For a fetch stall, we put the photos on a modelled slow disk.
 
 # %% tags=["nbval-ignore-output"]
 disk = storage.PRESETS["HDD"]
@@ -214,7 +212,7 @@ for name, each in [("page cache", trace), ("slow disk", disk_trace)]:
 # %% [markdown]
 # ## Exercises
 #
-# Below each exercise, `try_it` runs your function on an example and shows the result. `check` says whether the function is right.
+# Below most exercises, `try_it` runs your function on an example and shows the result. `check` says whether the function is right.
 #
 # **00.1** Write `busy(spans, window_ms)`. It returns the share of a window, 0 to 1, that train steps cover. `spans` is a list of `(start_ms, end_ms)`. The spans do not overlap, and the list may be empty. The window starts at 0. One line.
 

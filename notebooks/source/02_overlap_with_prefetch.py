@@ -135,15 +135,16 @@ fast
 #
 # ## How deep a buffer?
 #
-# Does a buffer of two batches, or eight, gain more than a buffer of one? Ask the model first:
+# Does a buffer of two batches, or eight, gain more than a buffer of one? Ask the model first. It takes the loading time of your photos, and an accelerator a little slower:
 
 # %% tags=["nbval-ignore-output"]
-explorers.explore("02", position="prefetch(1), images vary")
+slower = round(load_ms / 8 * 1.25, 1)  # a batch of four loads in an eighth of the time of 32
+explorers.explore("02", trace=probe, position="prefetch(1), images vary", batch_size=4, train_ms=slower)
 
 # %% [markdown]
 # If every batch takes the same time, a deeper buffer gains nothing. A slow producer leaves every buffer empty, and a fast producer fills every buffer. A deeper buffer helps if the times *vary*.
 #
-# In the next example every eighth batch takes 150 ms, as on a disk that is sometimes busy. The other batches take almost no time. To keep the example small, a batch here is only 32 copies of its number, and `images/s` counts these copies. `enumerate` numbers the elements, and `late` uses only the number. `delayed` returns the batch, 150 ms later if `when` is true. On average a batch takes less than the train step of 30 ms; otherwise no depth would help.
+# In the next example every eighth batch takes 150 ms, as on a disk that is sometimes busy. To keep the example small, a batch here is only 32 copies of its number, and `elements/s` counts these copies. `enumerate` numbers the elements, and `late` uses only the number. `delayed` returns the batch, 150 ms later if `when` is true. On average a batch takes less than the train step of 30 ms; otherwise no depth would help.
 #
 # A pause of 150 ms is invisible only if five batches are ready, because the accelerator takes one every 30 ms. Four batches cover 120 of the 150 ms, so expect a short gap with `prefetch(4)`.
 
@@ -163,11 +164,11 @@ depths = labkit.measure(variants, steady, steps=18, repeats=5)
 depths
 
 # %% [markdown]
-# Compare the images/s, the busy shares and the column *longest wait ms*. The column *wait ms* is a mean. A *median* wait, as in the words below a timeline, cannot show the difference: seven of eight batches arrive in time with every depth, and only the eighth batch is late.
+# Compare the elements/s and the column *wait*, which is a mean. Then unfold *how this was measured* and compare the busy shares and the column *longest wait*. A *median* wait, as in the words below a timeline, cannot show the difference: seven of eight batches arrive in time with every depth, and only the eighth batch is late.
 #
 # A buffer that is deep enough gains nothing from more depth, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values has 19 MB (exercise 02.3).
 #
-# Below are the timeline of both jobs and a chart of the batches that are ready in the buffer. During each long pause the accelerator takes one batch after the other, and no new batch arrives. The buffer of one batch is soon empty. The buffer of eight batches is not. (In the chart, time runs across, and the height is the number of finished batches in the buffer.)
+# Below are the timeline of both jobs and a chart of the batches that are ready in the buffer. During each long pause the accelerator takes one batch after the other, and no new batch arrives. The buffer of one batch is soon empty, that of eight is not. (In the chart, time runs across, and the height is the number of finished batches in the buffer.)
 
 # %% tags=["nbval-ignore-output"]
 shallow, deep = depths.trace("prefetch(1)"), depths.trace("prefetch(8)")

@@ -40,7 +40,7 @@ print(len(packed), "shards,", packed.count, "photos")
 # %% [markdown]
 # This notebook is about *reading*. The photos stay JPEG bytes, and the accelerator needs only 1 ms for a batch, so it waits most of the time. `records.parse` takes a batch of records and returns the bytes of the photos and their labels. `plain` keeps tf.data from rewriting and tuning the pipeline.
 #
-# 160 photos are five batches of 32. Interleave changes the **order** of the photos, so two runs that stop early would read different photos. (In TensorFlow's guide the example of interleave read another number of samples than the other examples: tensorflow issue 46536.) Therefore every recording here covers **one whole [epoch](../docs/glossary.md#epoch)**, after one epoch of warm-up. The column *equal work* of each table checks that both runs read the same photos; their order may differ.
+# 160 photos are five batches of 32. Interleave changes the **order** of the photos, so two runs that stop early would read different photos. (In TensorFlow's guide the example of interleave read another number of samples than the other examples: tensorflow issue 46536.) Therefore every recording here covers **one whole [epoch](../docs/glossary.md#epoch)**, after one epoch of warm-up. The column *equal work*, which each table folds under *how this was measured*, checks that both runs read the same photos; their order may differ.
 
 # %%
 def epochs(stream):
@@ -160,7 +160,7 @@ local
 #
 # ## One slow shard
 #
-# Who waits for one slow file among many? Guess, and then compare the last two buttons of the explorer. After that we measure the same job. `storage.straggler` makes one shard of 16 ten times slower to read, as on a busy server. Four shards are read at the same time. With `deterministic=True`, the default, their records are taken in turn: a record that is ready waits for its place in the order. With `deterministic=False`, any record that is ready is taken.
+# Who waits for one slow file among many? Guess, and then compare the last two rows of the explorer. After that we measure the same job. `storage.straggler` makes one shard of 16 ten times slower to read, as on a busy server. Four shards are read at the same time. With `deterministic=True`, the default, their records are taken in turn: a record that is ready waits for its place in the order. With `deterministic=False`, any record that is ready is taken.
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("03")

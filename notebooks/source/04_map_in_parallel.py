@@ -86,7 +86,7 @@ result
 charts.sweep(result, calls, x_label="parallel calls", title="Images per second by parallel calls", cores=cores())
 
 # %% [markdown]
-# Up to the number of cores, the measured line should rise. Beyond the number of cores, it cannot rise much, because every core already works. It can even fall a little, because more threads then take turns on the same cores. A thread that waits for its turn still counts as *decode* in a timeline. So a long *decode* has two possible reasons: heavy work, or too many threads for the cores.
+# Up to the number of cores, the measured line should rise. Beyond the number of cores, it cannot rise much, because every core already works. It can even fall a little, because more threads then take turns on the same cores. A thread that waits for its turn is hollow in a timeline: it *waits for a core*. So a long *decode* has two possible reasons: heavy work, or too many threads for the cores.
 #
 # Each short vertical line goes from the slowest to the fastest of the five rounds. If these lines are long, other programs used the cores: close them and measure again.
 #
@@ -108,7 +108,7 @@ labkit.show(result.trace("1 call"), result.trace("2 calls"), labels=("1 call", "
 # %% [markdown]
 # ## Explain
 #
-# Look at the band *threads at work, by kind*. With one call, at most one thread works on photos, and the other cores have nothing to do. With two calls, two threads work at the same time, and a batch is ready sooner. (On a machine with one core, two threads only take turns.)
+# Look at the band *threads*. Filled is work on a core, hollow is waiting, and the dashed line is the number of cores. With one call, at most one thread works on photos, and the band stays below the line. With two calls, two threads work at the same time, and a batch is ready sooner. (On a machine with one core, two threads only take turns.)
 #
 # Do you need more parallel calls or more cores? Try it with the costs of your own machine and a train step of 18 ms. In the explorer, F, P and G are [the speeds](../docs/glossary.md#f-p-g) of fetching, of preparing and of the accelerator.
 

@@ -20,7 +20,7 @@ from labkit import accelerators, charts, cores, photos, storage
 # %% [markdown]
 # ## The idea
 #
-# Nobody has to guess the number of threads: tf.data begins with few threads and adds threads while the job runs.
+# Nobody has to guess the size of a buffer: tf.data begins with a small buffer and makes it larger while the job runs. It chooses the number of threads, too.
 
 # %%
 idea("04b")

@@ -14,7 +14,7 @@ import tempfile
 import tensorflow as tf
 from labcourse import check, explorers, idea, predictions, try_it
 from labextras import checks
-from labkit import accelerators, charts, memory, photos, plain, storage
+from labkit import accelerators, charts, discrepancy, memory, photos, plain, storage
 
 # %% [markdown]
 # ## The idea
@@ -70,13 +70,10 @@ charts.bars(megabytes, unit="MB", title="Memory of a cache after each step")
 #
 # ## Predict
 #
-# Put the cache after resizing, and put the augmentation after the cache. From the second epoch on, nothing is read, decoded or resized. How many times faster is a later epoch than the same pipeline without a cache? Replace the three dots by your number. The explorer below the prediction simulates other places for the cache. (F, P and G are [the speeds](../docs/glossary.md#f-p-g) of fetching, of preparing and of the accelerator.)
+# Put the cache after resizing, and put the augmentation after the cache. From the second epoch on, nothing is read, decoded or resized. How many times faster is a later epoch than the same pipeline without a cache? Replace the three dots by your number.
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("05.gain", ..., unit="times")
-
-# %% tags=["nbval-ignore-output"]
-explorers.explore("05")
 
 # %% [markdown]
 # ## Build
@@ -176,9 +173,25 @@ charts.points(spots, x_label="memory of the cache (MB)", y_label="images/s", tit
 # - **Resized uint8**: this cache saves the decoding and the resize, and it is small.
 # - **float32**: this cache also saves the conversion, but it needs four times as much memory as uint8. The line above the picture says whether the conversion matters on your machine.
 #
+# What if only a part of the images fits into the cache? The explorer begins with the costs of *no cache* on your machine. (F, P and G are [the speeds](../docs/glossary.md#f-p-g) of fetching, of preparing and of the accelerator.)
+
+# %% tags=["nbval-ignore-output"]
+explorers.explore("05", trace=later.trace("no cache"))
+
+# %% [markdown]
 # ## What goes wrong, 1: frozen augmentation
 #
-# Move the cache behind the augmentation. The pipeline does even less work per epoch, and no error appears. But every epoch now shows the model the same pictures. The speed cannot show this error; the data can:
+# Move the cache behind the augmentation. The pipeline does even less work per epoch, and no error appears. But every epoch now shows the model the same pictures. Look at one photo in four epochs, with the cache before and after the augmentation:
+
+# %% tags=["nbval-ignore-output"]
+one = stages["float32"].take(1)
+kept = {"fresh": one.cache().map(augment), "frozen": one.map(augment).cache()}
+shown = {f"{name}, epoch {n}": image for name, data in kept.items() for n in range(1, 5) for image, _ in data}
+note = "Above: the cache stands before the augmentation. Below: the cache stands after it."
+discrepancy.gallery(shown, title="Four epochs of one photo", note=note)
+
+# %% [markdown]
+# Above, brightness and direction are drawn again in every epoch. Below, they were drawn once. The speed cannot show this error; the data can:
 
 # %%
 frozen = stages["float32"].map(augment).cache().batch(32)

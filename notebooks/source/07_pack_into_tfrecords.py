@@ -15,7 +15,7 @@ from labkit import accelerators, charts, photos, plain, records, storage
 # %% [markdown]
 # ## The idea
 #
-# Packed files save opens, because many photos are read from one file. Packed pixels save decoding, too, but they are more bytes to read.
+# Packed files save opens, because many photos are read from one file. In an object store far away, an open takes longer than everything else. On a disk of your own, decoding does, and the same JPEG bytes in one file gain little. Packed pixels save decoding, too, but they are more bytes to read.
 
 # %%
 idea("07")
@@ -23,11 +23,10 @@ idea("07")
 # %% [markdown]
 # ## Predict
 #
-# A TFRecord file can hold a photo as the bytes of its JPEG file, or as decoded pixels. Pixels take about five times the disk space (notebook 05), and they need no decoder. Suppose that all files are in the [page cache](../docs/glossary.md#page-cache), so that reading them is fast. How many times faster does a pipeline load packed *pixels* than *JPEG files*? Replace the three dots by your number. The explorer shows when more bytes cost more time than decoding; [F, P and G](../docs/glossary.md#f-p-g) are the speeds of reading, preparing and training.
+# A TFRecord file can hold a photo as the bytes of its JPEG file, or as decoded pixels. Pixels take about five times the disk space (notebook 05), and they need no decoder. Suppose that all files are in the [page cache](../docs/glossary.md#page-cache), so that reading them is fast. How many times faster does a pipeline load packed *pixels* than *JPEG files*? Replace the three dots by your number.
 
 # %% tags=["nbval-ignore-output"]
-print(predictions.commit("07.speed", ..., unit="times"))
-explorers.explore("07")
+predictions.commit("07.speed", ..., unit="times")
 
 # %% [markdown]
 # ## Build
@@ -169,6 +168,12 @@ jpeg_ms, work = 1000 / timeline.images_per_s, timeline.per_image_ms
 times_the_bytes = megabytes["records, pixels"] / megabytes["JPEG files"]
 pixels_ms = jpeg_ms - work["decode"] + (times_the_bytes - 1) * work["read"]
 predictions.review("07.speed", model=jpeg_ms / pixels_ms, measured=result.speedup("records, pixels"))
+
+# %% [markdown]
+# When do more bytes cost more time than decoding? The explorer begins with what *JPEG files* cost on your machine; [F, P and G](../docs/glossary.md#f-p-g) are the speeds of reading, preparing and training.
+
+# %% tags=["nbval-ignore-output"]
+explorers.explore("07", trace=result.trace("JPEG files"), train_ms=10)
 
 # %% [markdown]
 # ### Two sources that contradict each other

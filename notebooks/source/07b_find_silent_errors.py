@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 from labcourse import check, idea, predictions, try_it
 from labextras import checks
-from labkit import accelerators, photos, plain
+from labkit import accelerators, discrepancy, photos, plain
 
 # %% [markdown]
 # ## The idea
@@ -99,7 +99,22 @@ def cutout(image, size=8):
 # %% [markdown]
 # ## Run
 #
-# Both versions run in a map without an error. `checks.probe` looks at the data: it maps one step many times over one picture and compares what comes out.
+# All versions run in a map without an error. Only the pictures differ:
+
+# %% tags=["nbval-ignore-output"]
+def twice(step):
+    return list(tf.data.Dataset.from_tensors(picture).repeat(2).map(step))
+
+
+shown = {"original": picture, "hole, as found": twice(cutout_as_found)[0]}
+tries = {"hole, correct": cutout, "brightness, as found": brighten_as_found, "brightness, correct": brighten}
+shown |= {f"{name}, {n}": image for name, step in tries.items() for n, image in enumerate(twice(step), 1)}
+discrepancy.gallery(shown, title="What each step makes of one picture")
+
+# %% [markdown]
+# The published hole is missing, and the published brightness is the same both times. The correct steps make another picture each time.
+#
+# `checks.probe` compares for you: it maps one step many times over one picture and looks at what comes out.
 
 # %%
 for step in (brighten_as_found, cutout_as_found, cutout):
@@ -133,7 +148,7 @@ labkit.show(jobs.trace("as found"), jobs.trace("correct"), labels=("as found", "
 # %% [markdown]
 # ## Explain
 #
-# Both jobs run at the speed of the accelerator, and deliver the same number of pictures with the same labels. Nothing in the timeline says that one of them trains on pictures without a hole.
+# Both jobs run at the speed of the accelerator, and deliver the same number of pictures with the same labels. The speed does not say that one of them trains on pictures without a hole. The timeline gives a hint, if you look for it: the job as found does almost no map work, because the work is missing.
 #
 # `tensor_scatter_nd_update` returns a *new* image, and the published code does not use it. TensorFlow then removes the whole computation from the graph. This hides a second error: `tf.range` takes a start and an *end*, so the end must be `top + size`. Outside of a map nothing is removed, and the same function complains:
 

@@ -222,11 +222,12 @@ print(discrepancy.table(against))
 #
 # ## A mistake in the source
 #
-# The slides explain random brightness with a matrix: another random number for every pixel. But `tf.image.random_brightness` draws **one** number for the whole image. With a number for each pixel, the picture becomes grainy, and its brightness as a whole does not change:
+# The slides explain random brightness with a matrix: another random number for every pixel. But `tf.image.random_brightness` draws **one** number for the whole image. With a number for each pixel, the picture becomes grainy, and its brightness as a whole stays near that of the original. Compare the means:
 
 # %% tags=["nbval-ignore-output"]
 small = reference.resize_bilinear(exact, 64, 64)[None] / np.float32(255)
 shown = {
+    "original": small[0],
     "one number (TensorFlow)": reference.random_brightness(small, 8, 0, 0.5)[0],
     "a number for each pixel (slides)": reference.random_brightness_per_pixel(small, 8, 0, 0.5)[0],
 }

@@ -62,7 +62,7 @@ ladder_chart.draw({name: board.trace(name) for name in board}, title="The ladder
 # %% [markdown]
 # ## Explain
 #
-# A block is a train step. Between the blocks the accelerator is idle. All rows have the same number of steps, so a shorter row is a faster pipeline. The order of the rows is chosen so that the chart rises, but two neighbours can be equally fast. The verdicts and the ranges in the table say whether two rows really differ.
+# A block is a train step. Between the blocks the accelerator is idle. All rows have the same number of steps, so a shorter row is a faster pipeline. The order of the rows is chosen so that the chart rises, but two neighbours can be equally fast. The last two columns of the table say whether a row really differs from the row above it.
 #
 # - *Prefetch* and *interleave* let loading and training overlap. Where loading takes several times as long as training, only a small part of it can hide behind the training. Local files in the [page cache](../docs/glossary.md#page-cache) are read fast already, so *interleave* may gain nothing, or cost a little.
 # - *Parallel map* uses the other cores. If gaps remain, the cores are the limit, and from there on only less work helps. If no gaps remain, you have enough cores, and the rows below cannot gain more.

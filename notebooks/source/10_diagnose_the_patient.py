@@ -96,7 +96,7 @@ def fixed(case):
 # %% tags=["nbval-ignore-output"]
 after = labkit.Timeline(drill.record(fixed), explain=False)
 model = 10 / max(10, 8 * 4 / 8)
-predictions.review("10.busy", model=model, measured=after.busy)
+predictions.review("10.busy", model=model, measured=after)
 
 # %% tags=["nbval-ignore-output"]
 labkit.compare(drill.timeline, after, labels=("as drawn", "fixed"))

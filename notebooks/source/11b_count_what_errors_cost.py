@@ -14,7 +14,7 @@ import itertools
 
 import numpy as np
 import tensorflow as tf
-from labcourse import check, drills, idea, predictions, training
+from labcourse import check, drills, idea, predictions, training, try_it
 from labextras import checks
 from labkit import charts, photos, pixels
 
@@ -316,6 +316,7 @@ def serve(path):
     return training.normalised(tf.round(image) / 255)
 
 # %%
+try_it("11.4", serve)
 check("11.4", serve)
 
 # %% [markdown]

@@ -10,7 +10,7 @@
 # **You need** notebook 11. You need no GPU. About 45 minutes.
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
-from labcourse import check, idea, predictions, training
+from labcourse import check, idea, predictions, training, try_it
 from labkit import charts, photos, pixels
 
 # %% [markdown]
@@ -41,10 +41,12 @@ times
 
 # %% tags=["nbval-ignore-output"]
 series = {"measured": times.ms, "a + b × batch": times.line}
-axes = {"x_label": "batch", "y_label": f"{times.unit} a step", "log_x": True}
+axes = {"x_label": "photos in a batch", "y_label": f"{times.unit} a step"}
 charts.lines(times.batches, series, **axes, title="The time of a step", ideal="a + b × batch")
 
 # %% [markdown]
+# The times lie near a straight line. It does not begin at zero: its height at the left edge is *a*, the fixed part, and its slope is *b*.
+#
 # Published measurements have the same form, with other numbers:
 #
 # | what, where it was published | batches | a + b × batch |
@@ -184,6 +186,7 @@ def needed(fixed_ms, per_image_ms, batch):
     return 1000 * batch / (fixed_ms + per_image_ms * batch)
 
 # %%
+try_it("11.5", needed)
 check("11.5", needed)
 
 # %% [markdown]
@@ -198,6 +201,7 @@ def updates(photos, epochs, batch):
     return photos * epochs // batch
 
 # %%
+try_it("11.6", updates)
 check("11.6", updates)
 
 # %% [markdown]
@@ -214,6 +218,7 @@ def enough(fixed_ms, per_image_ms, share):
     return math.ceil(share * fixed_ms / ((1 - share) * per_image_ms))
 
 # %%
+try_it("11.7", enough)
 check("11.7", enough)
 
 # %% [markdown]

@@ -12,7 +12,7 @@
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import keras
 import tensorflow as tf
-from labcourse import check, idea, predictions, training
+from labcourse import check, idea, predictions, training, try_it
 from labextras.fit import Watch
 from labkit import measures, photos, pixels, simulate
 from labkit.simulate import Costs, Knobs
@@ -236,6 +236,7 @@ def link_mb_per_s(images_per_s, side, bytes_per_value):
     return images_per_s * side * side * 3 * bytes_per_value / 1e6
 
 # %%
+try_it("11.10", link_mb_per_s)
 check("11.10", link_mb_per_s)
 
 # %% [markdown]
@@ -250,6 +251,7 @@ def pays(decode, augment, train, on_gpu):
     return max(decode + augment, train) / max(decode, train + on_gpu)
 
 # %%
+try_it("11.11", pays)
 check("11.11", pays)
 
 # %% [markdown]

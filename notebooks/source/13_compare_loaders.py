@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import tensorflow as tf
 from PIL import Image, ImageOps
-from labcourse import check, idea, predictions
+from labcourse import check, idea, predictions, try_it
 from labkit import accelerators, charts, photos
 
 # %% [markdown]
@@ -205,7 +205,7 @@ for name in found:
 # %% [markdown]
 # ## Explain
 #
-# **The same decoder, more or less.** TensorFlow, Pillow and DALI all decode with libjpeg or libjpeg-turbo; PyTorch and Grain take Pillow here. Most of the difference comes from *how* it is called: fast or exact arithmetic, and how often pixels are copied. Look at the notes of the table: the pixels differ by some values of 255, because each library resizes in its own way. A comparison that does not say so compares different work.
+# **The same decoder, more or less.** TensorFlow, Pillow and DALI all decode with libjpeg or libjpeg-turbo; PyTorch and Grain take Pillow here. Most of the difference comes from *how* it is called: fast or exact arithmetic, and how often pixels are copied. Unfold *how this was measured* below the table: the pixels differ by some values of 255, because each library resizes in its own way. A comparison that does not say so compares different work.
 #
 # ### Threads and the interpreter
 #
@@ -332,6 +332,7 @@ def collate(samples):
     return np.stack(images), np.array(labels, np.int64)
 
 # %%
+try_it("13.1", collate)
 check("13.1", collate)
 
 # %% [markdown]

@@ -17,10 +17,10 @@ from itertools import islice
 
 import numpy as np
 import tensorflow as tf
-from labcourse import check, idea, predictions
+from labcourse import check, idea, predictions, try_it
 from labextras.cluster import processes
 from labextras.fit import watching
-from labkit import accelerators, photos, recorder, storage
+from labkit import accelerators, charts, photos, recorder, storage
 
 # %% [markdown]
 # ## The idea
@@ -212,22 +212,21 @@ for sharding in ("DATA", "FILE", "OFF"):
 #
 # ## The timeline
 #
-# `two.trace` has both processes on one clock:
+# `two.trace` has both processes on one clock. An accelerator is red while it waits: for its batch, or in the middle of a step for the other process. *all-reduce* is the time in which the gradients travel, from when both processes are there. That is no thread, so it has a lane of its own:
 
 # %% tags=["nbval-ignore-output"]
-parts = "accelerator", "waits for a batch", "all-reduce"
-shown = [f"process {n} · {part}" for n in (0, 1) for part in parts]
+shown = [f"process {n} · {part}" for n in (0, 1) for part in ("accelerator", "all-reduce")]
 labkit.draw(two.trace, steps=4, lanes=shown)
 
 # %% [markdown]
-# A part of each step is the all-reduce. It takes time for two reasons: the gradients travel, and each process waits for the other one. Now the storage of process 1 is slow, 2 ms for each photo. Process 0 reads at full speed:
+# An all-reduce takes time for two reasons: the gradients travel, and whoever comes first waits for the other one. Now the storage of process 1 is slow, 2 ms for each photo. Process 0 reads at full speed:
 
 # %% tags=["nbval-ignore-output"]
 late = several.run(learn, late_ms=2).trace
 labkit.draw(late, steps=4, lanes=shown)
 
 # %% [markdown]
-# Process 0 has its batch, and waits all the same: in the all-reduce. **One slow input pipeline stops every accelerator.** The timeline of process 0 alone would call its accelerator busy. So look at all processes, and look for the one that waits *least* in the all-reduce: it is the slow one.
+# Both accelerators are red for most of the time. Process 1 waits for its storage. Process 0 has its batch and waits all the same: in the all-reduce, for the batch of process 1. **One slow input pipeline stops every accelerator.** The timeline of process 0 alone would call its accelerator busy, because nothing in it says when the other one came. So look at all processes, and look for the one that waits *least* for others: it is the slow one.
 #
 # ## Explain
 #
@@ -303,7 +302,7 @@ def feed(process, threads=None, prefetch=2):
     paths = tf.data.Dataset.from_tensor_slices(PATHS).shard(process.count, process.number).repeat()
     data = labkit.plain(paths.map(lambda path: load(path, 224), num_parallel_calls=threads).batch(16))
     data = data.prefetch(prefetch) if prefetch else data
-    return recorder.record(data, accelerators.modelled(step_ms=30), steps=8)
+    return recorder.record(data, accelerators.modelled(step_ms=30), steps=16)
 
 
 PATHS = [str(path) for path in album.paths]
@@ -319,7 +318,15 @@ work = {lane.name for lane in lanes if lane.share > 0.1}
 labkit.compare(threads, two_of_each, labels=("two threads", "two accelerators"), lanes=work)
 
 # %% [markdown]
-# Each remedy removes a wait, until the cores are all at work. A second accelerator brings the waits back: it needs as much data as the first one, and the cores are the same.
+# Each remedy removes a wait, until the cores are all at work. A second accelerator brings the waits back: it needs as much data as the first one, and the cores are the same. But a step of two accelerators trains two batches. So do not compare steps. Compare the images per second of all accelerators together:
+
+# %% tags=["nbval-ignore-output"]
+four = {"one thread": thread, "with prefetch": overlap, "two threads": threads, "two accelerators": two_of_each}
+rates = {name: labkit.Timeline(trace).images_per_s for name, trace in four.items()}
+charts.bars(rates, unit="images/s", title="What all accelerators train together")
+
+# %% [markdown]
+# Both together can train more than one, as long as the cores make more images than one accelerator takes.
 
 # %%
 several.close()
@@ -356,6 +363,7 @@ def step_ms(waits_ms, train_ms, all_reduce_ms):
 
 
 # %%
+try_it("14.5", step_ms)
 check("14.5", step_ms)
 
 # %% [markdown]
@@ -372,6 +380,7 @@ def computed(steps, every, deaths):
 
 
 # %%
+try_it("14.6", computed)
 check("14.6", computed)
 
 # %% [markdown]
@@ -383,7 +392,7 @@ check("14.6", computed)
 #
 # - Set the shard policy yourself, and count which process has seen what.
 # - Divide the loss by the size of the whole batch.
-# - Watch all processes: who waits least in the all-reduce is the slow one.
+# - Watch all processes: who waits least for the others is the slow one.
 # - Save the number of the step with the weights, and let something start all processes again.
 #
 # **Next:** [16 Feed a GPU](16_feed_a_gpu.ipynb), or your own data. The notebooks of the course are listed on the start page.

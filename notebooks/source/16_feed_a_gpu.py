@@ -12,7 +12,7 @@ import os
 import keras
 import tensorflow as tf
 from keras import layers
-from labcourse import check, idea, ladder, predictions
+from labcourse import check, idea, ladder, predictions, try_it
 from labextras.fit import Watch, operations, operations_chart
 from labkit import accelerators, measures, photos
 # Without this line, TensorFlow takes nearly all memory of a GPU, and DALI finds none.
@@ -121,7 +121,7 @@ found = measures.Measures.from_traces(runs)
 found
 
 # %% [markdown]
-# The speed-ups compare with free data. Equal work is *not recorded*, because `Watch` does not look at photos. And it was not equal: the first row trained on one batch only. This does not matter here, because the time of a step does not depend on what is on the photos. The next cell says what each pipeline leaves of the speed with free data:
+# The speed-ups compare with free data. Equal work is *not recorded* (unfold *how this was measured*), because `Watch` does not look at photos. And it was not equal: the first row trained on one batch only. This does not matter here, because the time of a step does not depend on what is on the photos. The next cell says what each pipeline leaves of the speed with free data:
 
 # %% tags=["nbval-ignore-output"]
 rate = {name: labkit.Timeline(found.trace(name)).images_per_s for name in models}
@@ -221,7 +221,7 @@ if DALI:
 # %% [markdown]
 # ## Explain
 #
-# The row with free data is the limit of this network on this device. No pipeline can be faster. A row below it loses time in two ways: the accelerator waits for data, which is the *stall*, or the train step itself gets longer. The column *wait ms* of the first table shows the stall alone.
+# The row with free data is the limit of this network on this device. No pipeline can be faster. A row below it loses time in two ways: the accelerator waits for data, which is the *stall*, or the train step itself gets longer. The column *wait* of the first table shows the stall alone.
 #
 # *With a GPU*, the train step needs only a little time of the processor, which starts the kernels. So pipeline and training overlap, and the time of a step is about the longer one of the two. That is what the modelled accelerator assumes, and so it can be close to the truth. Two things are missing in it. It does not copy the batch to the GPU, and it does not start kernels. Where the two numbers differ, look for them in the timeline.
 #
@@ -242,6 +242,7 @@ def waiting_hours(photos, epochs, free, fed):
     return photos * epochs * (1 / fed - 1 / free) / 3600
 
 # %%
+try_it("16.1", waiting_hours)
 check("16.1", waiting_hours)
 
 # %% [markdown]
@@ -258,6 +259,7 @@ def fed_rate(batch, step_ms, image_ms, cores, gpu):
     return batch / both_ms * 1000
 
 # %%
+try_it("16.2", fed_rate)
 check("16.2", fed_rate)
 
 # %% [markdown]
