@@ -410,8 +410,7 @@ class _Pen:
         """Draw what a lane works on and waits for, and as an outline what only encloses that."""
         axis, panel, kinds = self.axis, self.panel, self.layout.kinds
         codes = kinds.of(panel.run, lane)
-        around = kinds.around(panel.run, lane)
-        outlined = np.array([kind.outlined for kind in kinds.table] or [False])[codes]
+        around, outlined = (kinds.are(fact, codes) for fact in ("around", "outlined"))
         start, end = np.maximum(lane.start_ns, panel.first_ns), np.minimum(lane.end_ns, panel.last_ns)
         visible = outlined & (axis.inches(end - start) >= 3 / DPI)
         axis.rectangles(

@@ -318,7 +318,7 @@ function paintRow(view, pen, list, y, h, outlined = false) {
   const end = first + width * size * pixel; // columns of whole pixels; the last one may lie beyond the edge
   const found = list.map((s) => columns(s, first, end, width, WIDE * pixel));
   list.forEach((s, k) => view.shown(s).forEach(([layer, from, to]) => {
-    paintShare(view, pen, to - from < 1 && !s.around ? found[k].share.map((part) => part * (to - from)) : found[k].share, base, size, y, h, layer);
+    paintShare(view, pen, to - from < 1 ? found[k].share.map((part) => part * (to - from)) : found[k].share, base, size, y, h, layer);
   }));
   list.forEach((s, k) => found[k].wide.forEach((i) => {
     const [x, x2] = view.edges(s.start[i], s.end[i], 2);

@@ -132,12 +132,12 @@ class Kinds:
 
     def own_share(self, run: int, lane: Lane) -> float:
         """Return the share of the window in which a lane works or waits itself, and does not only enclose others."""
-        start, end, _ = own_pieces(self.of(run, lane), lane, ~self.around(run, lane))
+        start, end, _ = own_pieces(codes := self.of(run, lane), lane, ~self.are("around", codes))
         return float((end - start).sum()) / lane.window_ns if lane.window_ns else 0.0
 
-    def around(self, run: int, lane: Lane) -> np.ndarray:
-        """Return which spans of a lane are drawn as an outline: bool, shape (n,)."""
-        return np.array([kind.around for kind in self.table] or [False])[self.of(run, lane)]
+    def are(self, fact: str, codes: np.ndarray) -> np.ndarray:
+        """Return of spans of such kinds whether a field or property of `Kind` holds, by its name: bool, shape (n,)."""
+        return np.array([bool(getattr(kind, fact)) for kind in self.table] or [False])[codes]
 
 
 def _of_host(lane: Lane) -> bool:
@@ -215,7 +215,7 @@ class Band:
         for k, lane in enumerate(timeline.lanes):
             if lane not in lanes if lanes else lane.kind != "pipeline":
                 continue
-            own = own_pieces(kinds.of(run, lane), lane, ~kinds.around(run, lane))
+            own = own_pieces(codes := kinds.of(run, lane), lane, ~kinds.are("around", codes))
             if len(own[0]):
                 self.lanes.append(k)
                 self._own.append(own)

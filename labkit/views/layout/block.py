@@ -113,7 +113,8 @@ class Block:
 
     def _rows(self, run: int, lane: Lane, process: np.ndarray, track: np.ndarray) -> dict[str, Any]:
         """Return the height of a lane and its rows with their series: one for each nesting depth, one for a device."""
-        series = self._series(self._kinds.of(run, lane), lane, process, track)
+        kind = self._kinds.of(run, lane)
+        series = self._series(kind, lane, process, track)
         if lane.kind in ("accelerator", "stream", "unit"):
             series = [list(itertools.chain(*series))] if series else []
         around = [all(self._kinds.table[one.kind].outlined for one in group) for group in series]
@@ -128,14 +129,13 @@ class Block:
             y += height + (0 if work or len(series) == 1 else 1)
         if y < _ROW:  # a lane of nodes only is as high as its name
             rows[-1]["h"] += _ROW - y
-        return {"height": max(y, _ROW), "rows": rows, "own": self._own(self._kinds.of(run, lane), lane)}
+        return {"height": max(y, _ROW), "rows": rows, "own": self._own(kind, lane)}
 
     def _own(self, kind: np.ndarray, lane: Lane) -> list[Series]:
         """Append the own time of spans that hold others; return it as series of which the band is made."""
         if lane.kind != "pipeline":
             return []
-        nested = np.array([each.nested > 0 for each in self._kinds.table] or [False])[kind]
-        start, end, codes = own_pieces(kind, lane, nested)
+        start, end, codes = own_pieces(kind, lane, self._kinds.are("nested", kind))
         found = []
         for code in np.unique(codes).tolist():
             mine = codes == code

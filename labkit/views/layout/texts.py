@@ -24,17 +24,11 @@ _ROWS = 200
 #: The words for a category: those of the legend, and two that have no fill.
 LABELS = {**LEGEND, "iterator": "tf.data node", "wait": "wait for a batch"}
 
-#: What is open without work: in tf.data, in another loader, and the words for both in one picture.
-_OPEN = {
-    (False,): "a tf.data step is open, others work",
-    (True,): "open, others work",
-    (False, True): "open, others work",
-}
-
 
 def of_node(timelines: Iterable[Timeline]) -> str:
     """Return the words of a picture for what is open, but does no work of its own."""
-    return _OPEN[tuple(sorted({timeline.run.loader is not None for timeline in timelines}))]
+    tf_data = all(timeline.run.loader is None for timeline in timelines)
+    return f"{'a tf.data step is ' * tf_data}open, others work"
 
 
 def categories() -> list[dict[str, str]]:

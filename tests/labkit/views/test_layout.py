@@ -265,7 +265,7 @@ def open_threads(timeline, band, first, last, width):
     found = np.zeros(width)
     for k in band.lanes:
         lane = timeline.lanes[k]
-        drawn = ~kinds.around(0, lane)[lane.pieces.owner]
+        drawn = ~kinds.are("around", kinds.of(0, lane))[lane.pieces.owner]
         parts = union(lane.pieces.start[drawn], lane.pieces.end[drawn])
         edges, covered = columns(*parts, first, last, width)
         found += covered / np.maximum(np.diff(edges), 1)
