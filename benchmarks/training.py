@@ -24,6 +24,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 import labkit
 from labcourse import training
 from labkit import photos, pixels
@@ -61,10 +63,59 @@ def depth(learn: Any, held: Any) -> dict[str, Any]:
     return {"plain_vs_residual_points": round(min(found[True]) - max(found[False]), 1)}
 
 
+def three_ways() -> dict[str, Any]:
+    """Return the same network, with the same weights, as a sequence, as a graph of functions and as a class.
+
+    Returns
+    -------
+    dict of str to keras.Model
+        By form: ``sequential``, ``functional`` and ``subclass``.
+    """
+    import keras
+    from keras import layers
+
+    def parts() -> list[Any]:
+        return [
+            layers.Conv2D(8, 3, 2, padding="same"),
+            layers.BatchNormalization(momentum=0.9),
+            layers.ReLU(),
+            layers.Conv2D(16, 3, 2, padding="same"),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(10),
+        ]
+
+    class Subclass(keras.Model):
+        """Calls its layers one after the other."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = parts()
+
+        def call(self, values: Any, training: bool = False) -> Any:
+            """Return a logit for each class."""
+            for part in self.parts:
+                normalises = isinstance(part, layers.BatchNormalization)
+                values = part(values, training=training) if normalises else part(values)
+            return values
+
+    image = values = keras.Input((48, 48, 3))
+    for part in parts():
+        values = part(values)
+    models = {
+        "sequential": keras.Sequential([keras.Input((48, 48, 3)), *parts()]),
+        "functional": keras.Model(image, values),
+        "subclass": Subclass(),
+    }
+    models["subclass"](np.zeros((1, 48, 48, 3), np.float32))
+    for model in models.values():
+        model.set_weights(models["sequential"].get_weights())
+    return models
+
+
 def forms(learn: Any, _: Any) -> dict[str, Any]:
     """Train one network in three forms on the same batches."""
     losses = {}
-    for name, model in training.three_ways().items():
+    for name, model in three_ways().items():
         losses[name] = training.train(learn, model=lambda model=model: model, steps=40).losses
         print(f"{name}: {losses[name]}", flush=True)
     return {"threeways_equal": len(set(losses.values())) == 1}

@@ -92,7 +92,7 @@ def main() -> None:
     print(board)
     drawn = {"overlap": idea("02")}
     title = f"From naive to best: each technique of the course, measured on {cores()} cores with a modelled H100"
-    lines = {name: Timeline(board.trace(name)) for name in board}
+    lines = {name: Timeline(trace) for name, trace in ladder.traces(board, album, h100).items()}
     drawn["ladder"] = ladder_chart.draw(lines, title=title)
     words = {name: picture.alt for name, picture in drawn.items()}
     drawn["overlap.narrow"] = narrow_idea(sketch("02"))

@@ -9,12 +9,17 @@ from typing import Any
 
 from labkit.common import hooks, lazy_names
 
-_MODULES = ("drills", "exercises", "explorers", "grading", "ladder", "predictions", "training", "variants")
+_MODULES = (
+    "challenge", "drills", "exercises", "explorers", "grading", "ladder", "my_pipeline", "predictions", "training",
+    "variants",
+)  # fmt: skip
 _NAMES = {
     "check": "gradebook",
     "idea": "ideas",
     "progress": "start_page",
+    "read": "readings",
     "submit": "handin",
+    "take_up": "page_answers",
     "tour": "first_tour",
     "try_it": "grading",
 }

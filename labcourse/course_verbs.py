@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import sys
-import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated
@@ -12,8 +11,10 @@ from typing import Annotated
 import typer
 
 from labkit.common import shipped
-from labkit.common.files import utf8_text, write_aside
-from labkit.common.numbers import whole
+from labkit.common.files import utf8_text
+
+_ASSIGNMENTS = "assignments.grader.verbs"
+_ANY = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def _tool(name: str) -> ModuleType:
@@ -84,88 +85,9 @@ def class_names(
     typer.echo(variants.table(students, problem="drills", course=course))
 
 
-assignments = typer.Typer(no_args_is_help=True, help="Release problem sets, and grade a folder of submissions.")
-
-
-@assignments.command("release")
-def assignments_release() -> None:
-    """Make the student versions of all problem sets, through nbgrader."""
-    for path in _tool("assignments.grader.course").Course().release():
-        typer.echo(path)
-
-
-@assignments.command("collect")
-def assignments_collect(
-    download: Annotated[Path, typer.Argument(help="the zip or folder that a learning platform hands out")],
-    out: Annotated[Path, typer.Option(help="a folder of submissions; it may hold some already")] = Path("submissions"),
-    set_name: Annotated[str, typer.Option("--set", help="the set; files that name another are left out")] = "",
-) -> None:
-    """Unpack a download of Moodle or Canvas, or a folder of plain names, into <student>/<set>/."""
-    course = _tool("assignments.grader.course").Course()
-    _tool("assignments.grader.downloads").collect(download, out, course.files, set_name, report=typer.echo)
-
-
-@assignments.command("export")
-def assignments_export(
-    platform: Annotated[str, typer.Argument(help="moodle or canvas")],
-    set_name: Annotated[str, typer.Argument(metavar="SET", help="as in ps1_find_the_stall")],
-    submissions: Annotated[Path, typer.Option(help="the folder with names.csv")] = Path("submissions"),
-    out: Annotated[Path | None, typer.Option(help="the file; beside grades.csv by default")] = None,
-) -> None:
-    """Write the grades of a set as a CSV that a learning platform imports."""
-    names, root = _tool("assignments.grader.names"), _tool("assignments.grader.course").Course().root
-    text, left_out = names.export(root / "grades.csv", platform, set_name, names.names(submissions))
-    for sentence in left_out:
-        typer.echo(f"  {sentence}")
-    path = root / f"{platform}_{set_name}.csv" if out is None else out
-    typer.echo(write_aside(path, text))
-
-
-@assignments.command("grade")
-def assignments_grade(
-    submissions: Annotated[Path, typer.Argument(help="a folder of <student>/<set>/*.ipynb or <student>_<set>.ipynb")],
-    out: Annotated[Path | None, typer.Option(help="the table; grades.csv in build/assignments by default")] = None,
-    workers: Annotated[int, typer.Option(help="submissions that run at the same time")] = 2,
-    trust: Annotated[bool, typer.Option("--trust", help="no bubblewrap: only time and memory are limited")] = False,
-) -> None:
-    """Check, run and grade every submission, each in a box of its own, into one CSV."""
-    batch = _tool("assignments.grader.batch")
-    if not trust:
-        _tool("assignments.grader.box").require()
-    course = _tool("assignments.grader.course").Course()
-    out = out or course.root / "grades.csv"
-    whole("workers", workers, 1)  # all of this before anything is released or graded: that takes long
-    sets = {submission.set_name for submission in batch.collect(submissions, tuple(course.files))}
-    _require_writable(out)
-    try:
-        course.release(None if "" in sets else sorted(sets))  # where no name tells the set, it may be any
-        rows = batch.grade(submissions, course, workers=workers, report=typer.echo, trust=trust)
-    except KeyboardInterrupt:
-        old = f": {out} is that of an earlier run" if out.exists() else ""
-        typer.echo(f"\nlabkit: stopped, and no table was written{old}", err=True)
-        raise typer.Exit(130) from None
-    written = batch.write(rows, out)
-    typer.echo(f"{len(rows)} rows in {written}")
-
-
-def _require_writable(path: Path) -> None:
-    """Refuse a file that `write_aside` could not write, before the work whose result it shall hold.
-
-    Raises
-    ------
-    ValueError
-        If it is a folder.
-    OSError
-        If the folder that holds it cannot be made or written to.
-    """
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; allowed: a file, which is written anew")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
-        raise type(error)(f"{path} cannot be written: {error.strerror}") from error
+def assignments_elsewhere(context: typer.Context) -> None:
+    """Release problem sets, and grade a folder of submissions: in a checkout of the lab."""
+    _tool(_ASSIGNMENTS)
 
 
 def add(app: typer.Typer) -> None:
@@ -173,4 +95,7 @@ def add(app: typer.Typer) -> None:
     app.command()(tour)
     app.command()(colab)
     app.add_typer(classes, name="class")
-    app.add_typer(assignments, name="assignments")
+    if shipped.checkout():
+        app.add_typer(_tool(_ASSIGNMENTS).assignments, name="assignments")
+    else:
+        app.command("assignments", context_settings=_ANY)(assignments_elsewhere)

@@ -66,9 +66,9 @@ class ExerciseData:
     cases: Sequence[tuple]
     truth: Truth
     read: Callable[..., Any]
-    same: Callable[[Any, Any], bool]
-    where: Callable[..., str]
-    differs: Callable[[Any, Any, tuple, Callable[[], list[tuple]]], str]
+    same: Callable[[Any, Any], bool] = operator.eq
+    where: Callable[..., str] = lambda *_: ""
+    differs: Callable[[Any, Any, tuple, Callable[[], list[tuple]]], str] = lambda _, right, *more: f", expected {right}"
     then: Callable[..., None] | None = None
 
     def __call__(self, function: Any) -> None:
@@ -130,19 +130,19 @@ class ExerciseData:
         return here[0]
 
 
-def compared(
-    number: str,
-    *cases: tuple,
-    read: Callable[..., Any],
-    same: Callable[[Any, Any], bool] = operator.eq,
-    where: Callable[..., str] = lambda *_: "",
-    differs: Callable[..., str] = lambda mine, right, case, every: f", expected {right}",
-    then: Callable[..., None] | None = None,
-) -> Callable[[Truth], Truth]:
-    """Register an exercise as data, under its number; the decorated function is its truth. See `ExerciseData`."""
+def compared(number: str, *cases: tuple, **how: Any) -> Callable[[Truth], Truth]:
+    """Register an exercise as data, under its number; the decorated function is its truth. See `ExerciseData`.
+
+    Parameters
+    ----------
+    number : str
+        ``"NN.k"``: notebook NN, exercise k.
+    *cases, **how
+        As `ExerciseData` has them: ``read``, and what differs from its defaults.
+    """
 
     def register(truth: Truth) -> Truth:
-        EXERCISES[number] = ExerciseData(cases, truth, read, same, where, differs, then)
+        EXERCISES[number] = ExerciseData(cases, truth, **how)
         exercise(number)(EXERCISES[number])
         return truth
 
@@ -191,7 +191,7 @@ def shown_as_images(number: str, example: Callable[[], tuple], title: str, **how
     Parameters
     ----------
     number : str
-        The exercise, as in ``"06.2"``.
+        The exercise, as in ``"06.3"``.
     example : callable
         Returns arguments for the student's function: an image, or several in one array, and the others.
     title : str
@@ -207,9 +207,7 @@ def shown_as_images(number: str, example: Callable[[], tuple], title: str, **how
         case = example()
         asked = EXERCISES[number]
         mine, right = (read or asked.read)(function, *case), asked.truth(*case)[0]
-        if mine.shape != right.shape:
-            raise Wrong(f"the shape is {mine.shape}, expected {right.shape}")
-        shown = [case[0], mine, right]
+        shown = [case[0], alike(mine, right), right]
         shown = [one.reshape(shape) for one in shown] if shape else shown
         several = shown[0].ndim == 4
         rows = {f"image {i + 1}": row for i, row in enumerate(zip(*shown, strict=True))} if several else {"": shown}
@@ -224,6 +222,16 @@ def near(mine: float, other: float) -> bool:
 def array(function: Any, *case: Any) -> np.ndarray:
     """Return what the student's function makes of a case as an array; it gets copies of the arrays."""
     return np.asarray(call(function, *(one.copy() if isinstance(one, np.ndarray) else one for one in case)))
+
+
+def alike(made: Any, given: np.ndarray) -> np.ndarray:
+    """Return what the student made of an image, or of boxes, as an array; refuse one of another shape."""
+    if isinstance(made, (tuple, list, dict)):
+        raise Wrong(f"return the array alone, not a {type(made).__name__}")
+    got = np.asarray(made)
+    if got.shape != given.shape:
+        raise Wrong(f"the shape is {got.shape}, expected {given.shape}")
+    return got
 
 
 def close(mine: np.ndarray, other: np.ndarray) -> bool:

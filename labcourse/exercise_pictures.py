@@ -1,13 +1,14 @@
 """What `try_it` draws of an answer, one drawing for each kind of answer.
 
 Images stand as input, yours, right and difference. A record stands beside the expected one. A number is a curve through
-known points, or a line across blocks beside a ruler. A pipeline is a timeline, which names no causes before the
-exercise is solved. None of them tells how the right answer is computed.
+known points; several are blocks above a ruler. A pipeline is a timeline, which names no causes before the exercise is
+solved. None of them tells how the right answer is computed.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from labcourse import ideas
-from labcourse.grading import Wrong, shows
+from labcourse.grading import Wrong
 from labcourse.student_code import value
 from labkit.common.palette import Theme
 from labkit.common.table import Table
@@ -122,82 +123,53 @@ def _ringed(plain: Picture, known: Mapping[float, float], here: tuple[float, flo
     return figure
 
 
-#: Takes the student's number; returns lanes of blocks (the words, the kind, both ends, and whether it waits, if it
-#: does), where the number lies on the ruler, and words.
-Blocks = Callable[[float], tuple[Mapping[str, Iterable[tuple]], float, str]]
-
-
-def shown_as_blocks(number: str, title: str, ruler: str, *arguments: Any) -> Callable[[Blocks], Blocks]:
-    """Register the picture of an exercise: blocks above a ruler, and a line across them at the student's number.
+def blocks(title: str, ruler: str, lanes: Mapping[str, Any], words: str) -> Picture:
+    """Draw lanes of blocks above a ruler.
 
     Parameters
     ----------
-    number : str
-        The exercise, as in ``"01.2"``.
-    title : str
-        The example.
-    ruler : str
-        What the ruler counts.
-    *arguments
-        What the student's function is called with.
+    title, ruler, words : str
+        The example, what the ruler counts, and a note.
+    lanes : mapping of name to list of tuple
+        Of each block the words, the kind, both ends, and whether it waits, if it does.
     """
-
-    def register(draw: Blocks) -> Blocks:
-        @shows(number)
-        def show(function: Any) -> Picture:
-            lanes, mark, words = draw(value(function, *arguments))
-            end = max(end for row in lanes.values() for _, _, _, end, *_ in row)
-            words += f" The dashed line, your answer: {_place(mark, end, ruler)}."
-            kinds = ({name: [_block(room, *one) for one in row] for name, row in lanes.items()} for room in (end, 0))
-            drawn, written = (ideas.Sketch(title, words, [ideas.Group("", each)], ruler) for each in kinds)
-            return Picture(functools.partial(_marked, drawn, mark, end), title, f"{title} {words}", written.text())
-
-        return draw
-
-    return register
+    if not any(lanes.values()):
+        raise Wrong("nothing comes")
+    end = max(end for row in lanes.values() for _, _, _, end, *_ in row)
+    kinds = ({name: [_block(room, *one) for one in row] for name, row in lanes.items()} for room in (end, 0))
+    drawn, written = (ideas.Sketch(title, words, [ideas.Group("", each)], ruler) for each in kinds)
+    return Picture(drawn.figure, title, f"{title} {words}", written.text())
 
 
 def _block(ruler: float, words: str, kind: str, first: float, last: float, waits: bool = False) -> ideas.FatBlock:
     """Return a block; on a ruler of that length, one that is too narrow for its words has none, but in the text."""
     fits = not ruler or measure(words, _WORDS) < (last - first) / ruler * (WIDTH - 2.1) - 0.08
-    return ideas.FatBlock(first, last - first, words * fits, kind, waits)
+    return ideas.FatBlock(first, last - first, words if fits else "", kind, waits)
 
 
-def _place(mark: float, end: float, ruler: str) -> str:
-    if not math.isfinite(mark):
-        return "no number on the ruler, so there is none"
-    if mark < 0:
-        return f"{mark:,.4g} {ruler}, before the beginning"
-    return f"{mark:,.4g} of {end:,.4g} {ruler}" + (", beyond the end" if mark > end else "")
+def in_turn(items: Iterable[Any], places: Iterable[int] | None = None) -> list[tuple]:
+    """Return the blocks of items, one after the other, or each at its place."""
+    return [(str(one), "decode", k, k + 1) for k, one in zip(places or itertools.count(), items, strict=False)]
 
 
-def _marked(drawn: ideas.Sketch, mark: float, end: float, look: Theme) -> Any:
-    """Draw blocks and a dashed line through their lanes, with a light edge that shows it on dark blocks."""
-    from matplotlib.lines import Line2D
+def parts(title: str, ruler: str, whole: Sequence[Any], who: str, mine: Iterable[Sequence[Any]]) -> Picture:
+    """Draw a whole, and below it the parts that the student makes of it.
 
-    figure = drawn.figure(look)
-    if not math.isfinite(mark):
-        return figure
-    ruler, top = figure.axes[0].get_position(), max(block.get_bbox().y1 for block in figure.artists)
-    x = ruler.x0 + ruler.width * min(max(mark / end, 0), 1)
-    arrow = "<" if mark < 0 else ">" if mark > end else "v"
-    for color, width, style in ((look.background, 4.5, "-"), (look.ink, 2.0, (0, (4, 2)))):
-        figure.add_artist(Line2D([x, x], [ruler.y1, top], color=color, linewidth=width, linestyle=style))
-    figure.add_artist(Line2D([x], [top], color=look.ink, marker=arrow, markersize=9))
-    return figure
-
-
-def slopes(pairs: Mapping[str, Sequence[float]], ends: tuple[str, str], y_label: str, title: str, note: str) -> Picture:
-    """Draw a line for each pair of numbers, from the first to the second, and the names of both ends below."""
-    plain = charts.lines((0, 1), pairs, x_label="0 {}, 1 {}".format(*ends), y_label=y_label, title=title, note=note)
-
-    def make(look: Theme) -> Any:
-        figure = plain.figure(look.name)
-        figure.axes[0].set_xticks((0, 1), ends)
-        figure.axes[0].set_xlabel("")
-        return figure
-
-    return Picture(make, plain.title, plain.alt, plain.text)
+    Parameters
+    ----------
+    title, ruler : str
+        The example, and what the ruler counts.
+    whole : sequence
+        Different items.
+    who : str
+        Whose the parts are; they are counted from 0.
+    mine : iterable of sequence
+        The items of each part.
+    """
+    at = {item: k for k, item in enumerate(whole)}
+    lanes = {f"{who} {k}": in_turn(part, [at.get(one, len(at)) for one in part]) for k, part in enumerate(mine)}
+    words = "Each item stands at its place, and behind all of them what is none of them."
+    return blocks(title, ruler, {"all": in_turn(whole), **lanes}, words)
 
 
 # -- images -----------------------------------------------------------------------

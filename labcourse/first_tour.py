@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import anywidget
-import traitlets
-
-from labcourse import gradebook
-from labcourse.explorers.front_end import in_colab
+from labcourse import gradebook, page_events
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 from labkit.views.widget import TimelineWidget
@@ -22,26 +18,6 @@ SENTENCES = (
 )
 
 _EVENT = "labkit-tour"
-
-_IN_COLAB = """<script>document.addEventListener("{event}", ({{ detail }}) =>
-  google.colab.kernel.invokeFunction("{event}", [detail], {{}}));</script>"""
-
-
-class Ticks(anywidget.AnyWidget):
-    """What listens to the page for the kernel: a model without a view, so that a notebook stores none.
-
-    Attributes
-    ----------
-    done : int
-        The step that was made last, 1 to 3; 0 before.
-    """
-
-    _esm = f"""export default {{ initialize({{ model }}) {{
-      const heard = ({{ detail }}) => {{ model.set("done", detail); model.save_changes(); }};
-      document.addEventListener("{_EVENT}", heard);
-      return () => document.removeEventListener("{_EVENT}", heard);
-    }} }};"""
-    done = traitlets.Int().tag(sync=True)
 
 
 class FirstTour(TimelineWidget):
@@ -57,17 +33,11 @@ class FirstTour(TimelineWidget):
     def html(self, most: int | None = None) -> str | None:
         """Return the page of the timeline; in Colab it tells the kernel itself."""
         page = super().html(most)
-        return page + _IN_COLAB.format(event=_EVENT) if page and in_colab() else page
+        return page and page + page_events.told(_EVENT)
 
     def _ipython_display_(self) -> None:
         """Publish the timeline, and listen for its steps."""
-        if in_colab():
-            from google.colab import output
-
-            output.register_callback(_EVENT, gradebook.tick)
-        else:
-            self.ticks = Ticks()
-            self.ticks.observe(lambda change: gradebook.tick(change["new"]), "done")
+        self.ear = page_events.listen(_EVENT, gradebook.tick)
         super()._ipython_display_()
 
 

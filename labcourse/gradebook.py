@@ -82,11 +82,15 @@ def _keep(name: str, folder: Path) -> None:
 
 
 def result(found: grading.CheckResult) -> grading.CheckResult:
-    """Enter the result of a check, and return it. A result that is open or inconclusive counts as no try."""
+    """Enter the result of a check, and return it.
+
+    A result that is open or inconclusive counts as no try, and what was solved stays solved.
+    """
     before = session.exercises.get(found.exercise, {"status": grading.OPEN, "tries": 0})
     tried = found.status not in (grading.OPEN, grading.INCONCLUSIVE)
     if tried or not before["tries"]:
-        session.exercises[found.exercise] = {"status": found.status, "tries": before["tries"] + tried}
+        status = grading.PASSED if before["status"] == grading.PASSED else found.status
+        session.exercises[found.exercise] = {"status": status, "tries": before["tries"] + tried}
     return found
 
 

@@ -13,8 +13,8 @@ import html
 import re
 from collections.abc import Callable
 from contextvars import ContextVar
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from labcourse.exercise_numbers import load, numbers
 
@@ -27,7 +27,8 @@ _LONGEST = 300  # characters of a hint: an error of TensorFlow may fill a page
 _FRAMES = re.compile(r"in user code:\s+(?:File .*\n.*\n\s*)+\w+: ?")
 # Nodes and files that TensorFlow names in its errors; their numbers differ from run to run.
 _PLACE = re.compile(
-    r"\{\{function_node [^}]*\}\}|\[\[(?:\{\{node [^]]*\}\}|IteratorGetNext)\]\]|\[Op:[^]]*\](?: name:)?"
+    r"\[\[(?:(?:\{\{function_node [^}]*\}\})?\{\{node [^]]*\}\}|IteratorGetNext)\]\]|\{\{function_node [^}]*\}\}"
+    r"|\[Op:[^]]*\](?: name:)?"
     r"|Error in user-defined function passed to \S+ transformation with iterator: \S+(?= )"
     r"|Traceback \(most recent call last\)[\s\S]*"
 )
@@ -47,11 +48,14 @@ class CheckResult:
         ``passed``, ``failed``, ``open`` (not tried yet), or ``inconclusive``: the machine was too noisy to tell, so
         run the check again. It is no zero.
     hint : str
+    drawn : object, optional
+        What shows it, with a method ``html``: a notebook shows it below the words.
     """
 
     exercise: str
     status: str
     hint: str = ""
+    drawn: Any = field(default=None, compare=False)
 
     @property
     def passed(self) -> bool:
@@ -64,21 +68,39 @@ class CheckResult:
 
     def _repr_html_(self) -> str:
         head = f"{_SIGN[self.status]} {html.escape(self.exercise)} {self.status}"
-        return f"<p><strong>{head}</strong> {html.escape(self.hint)}</p>"
+        below = "" if self.drawn is None else self.drawn.html()
+        return f"<p><strong>{head}</strong> {html.escape(self.hint)}</p>{below}"
 
 
 class Wrong(Exception):
-    """An answer does not hold; the message is the hint that the student sees."""
+    """An answer does not hold; the message is the hint that the student sees, `drawn` as in `CheckResult`."""
+
+    def __init__(self, hint: str = "", drawn: Any = None) -> None:
+        super().__init__(hint)
+        self.drawn = drawn
+
+
+class Missing(NotImplementedError):
+    """A part of an answer is not given yet; the message says which."""
+
+
+class Proof(NamedTuple):
+    """What a check returns that shows why an answer is right: a hint, and what is drawn; see `CheckResult`."""
+
+    hint: str
+    drawn: Any
 
 
 class Unclear(Exception):
     """The check is inconclusive for a reason that is not the student's fault; the message says what to do."""
 
 
-Check = Callable[[Any], None]
+Check = Callable[[Any], Any]
 #: By the number of the exercise: what checks an answer, and what draws one.
 CHECKS: dict[str, Check] = {}
 SHOWS: dict[str, Callable[[Any], Any]] = {}
+#: What was answered by clicks, by the number of the exercise.
+CLICKED: dict[str, Any] = {}
 
 
 def _kept(known: dict[str, Check], number: str, function: Check) -> Check:
@@ -99,7 +121,7 @@ def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
     return functools.partial(_kept, SHOWS, number)
 
 
-def check(number: str, answer: Any) -> CheckResult:
+def check(number: str, answer: Any = None) -> CheckResult:
     """Check one answer.
 
     Parameters
@@ -107,7 +129,8 @@ def check(number: str, answer: Any) -> CheckResult:
     number : str
         The exercise, as in ``"01.2"``.
     answer : object
-        What the exercise asks for: a function, a number, a dataset. None means "not tried yet".
+        What the exercise asks for: a function, a number, a dataset. None or ``...`` means "not tried yet", or what was
+        clicked in the picture of `labcourse.read`.
 
     Returns
     -------
@@ -115,7 +138,9 @@ def check(number: str, answer: Any) -> CheckResult:
         Whatever the answer does, raising included, becomes a result; and so does an exercise that is not there.
         Only the reader's own interruption of the kernel is passed on.
     """
-    return _absent(number) or judge(number, _loaded(number), answer)
+    if absent := _absent(number):
+        return absent
+    return judge(number, _loaded(number), CLICKED.get(number) if answer is None or answer is ... else answer)
 
 
 def show(number: str, answer: Any) -> Any:
@@ -154,6 +179,8 @@ def show(number: str, answer: Any) -> Any:
 def try_it(number: str, answer: Any) -> None:
     """Show what `show` draws, in a notebook at once, wherever in a cell; elsewhere its text is printed.
 
+    Where an answer fails, nothing is shown: `check`, which a notebook calls in the same cell, says why, once.
+
     Parameters
     ----------
     number, answer
@@ -162,7 +189,9 @@ def try_it(number: str, answer: Any) -> None:
     from IPython import get_ipython
     from IPython.display import display
 
-    (print if get_ipython() is None else display)(show(number, answer))
+    made = show(number, answer)
+    if not (isinstance(made, CheckResult) and made.status == FAILED):
+        (print if get_ipython() is None else display)(made)
 
 
 def _ready(made: Any) -> Any:
@@ -195,18 +224,20 @@ def judge(name: str, test: Check, answer: Any, untried: str = _UNTRIED) -> Check
         return CheckResult(name, OPEN, f"nothing to check yet: {untried}")
     answered.set(False)
     try:
-        test(answer)
+        found = test(answer)
     except Wrong as wrong:
-        return CheckResult(name, FAILED, _one_line(wrong))
+        return CheckResult(name, FAILED, _one_line(wrong), wrong.drawn)
     except Unclear as unclear:
         return CheckResult(name, INCONCLUSIVE, _one_line(unclear))
+    except Missing as missing:
+        return CheckResult(name, OPEN, _one_line(missing))
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # an answer may call sys.exit(), too
         if isinstance(error, NotImplementedError) and not _one_line(error):
             return CheckResult(name, OPEN, f"nothing to check yet: {untried}")
         return CheckResult(name, FAILED, raised(error))
-    return CheckResult(name, PASSED)
+    return CheckResult(name, PASSED, *(found if isinstance(found, Proof) else ()))
 
 
 def raised(error: BaseException) -> str:

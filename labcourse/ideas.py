@@ -2,7 +2,10 @@
 
 Where time passes, the blocks come from labkit's simulator, and the picture says so. Where nothing is timed, as in the
 path of a photo's bytes, the picture is called a drawing. What is drawn stands in `ideas.json` beside this file.
-There, `claims` name the rows of the notebook's own table that two of the jobs stand for: a test compares their speeds.
+There, each idea makes `claims`: how many `times` as fast the second of two `rows` of the notebook's own tables or
+timelines is, or what else its outputs `show` of that. A test compares them with what is drawn, where two jobs or groups
+are `drawn`, and with what was measured. An idea that is about nothing that the notebook measures says what it is about:
+`unmeasured`.
 """
 
 from __future__ import annotations
@@ -177,7 +180,6 @@ _DRAWN = "A drawing, not a measurement."
 _HOLLOW = " Hollow: a thread waits. Filled: it works."
 #: By the number of a notebook: a title, and either the jobs that are simulated, or groups of lanes as rows of texts.
 _STORED: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("ideas.json").read_text(encoding="utf-8"))
-_STORED["08b"] = _STORED["08.card"]
 
 #: The names of all ideas, and of those that are simulated.
 IDEAS = tuple(sorted(_STORED))
@@ -206,7 +208,7 @@ def idea(name: str) -> Picture:
     Parameters
     ----------
     name : str
-        The number of a notebook, as ``02``, or one of ``08.card`` and ``08.interval``.
+        The number of a notebook, as ``02``.
 
     Returns
     -------

@@ -6,8 +6,9 @@ scoreboard measures all of them in one run, on equal work.
 
 from __future__ import annotations
 
+import functools
 import hashlib
-import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -92,15 +93,16 @@ def shrink(jpeg: Any) -> Any:
 # -- parts of pipelines --------------------------------------------------------
 
 
-def packed(photos: Photos) -> records.Shards:
+def packed(photos: Photos, shards: int = _LISTS) -> records.Shards:
     """Return the photos in TFRecord shards, in the order of `epoch`, below `labkit.photos.home`; written once.
 
-    They take as much disk as the files.
+    They take as much disk as the files. There are never more shards than photos.
     """
     ordered = photos.reordered(order(len(photos)))
     named = "\n".join([ordered.name, *ordered.paths]).encode() + ordered.sizes.tobytes() + ordered.labels.tobytes()
     identity = hashlib.sha256(named).hexdigest()[:12]
-    return records.write(ordered, home() / "shards" / identity, shards=min(_LISTS, len(photos)))
+    folder = home() / "shards" / (identity if shards == _LISTS else f"{identity} in {shards}")
+    return records.write(ordered, folder, shards=min(shards, len(photos)))
 
 
 def order(count: int) -> np.ndarray:
@@ -165,20 +167,44 @@ def _vectorized(photos: Photos) -> Any:
     return mapped.batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(AUTOTUNE)
 
 
-def _tfrecords(photos: Photos) -> Any:
-    def decoded(serialized: Any) -> tuple[Any, Any]:
-        jpeg, label = records.parse(serialized)
-        return shrink(jpeg), label
+def _decoded(serialized: Any, first_half: Callable[[Any], Any]) -> Any:
+    """Make batches of records, after a first half that makes grey levels of what they hold."""
 
-    mapped = _serialized(photos).repeat().map(decoded, num_parallel_calls=AUTOTUNE)
+    def decoded(record: Any) -> tuple[Any, Any]:
+        photo, label = records.parse(record)
+        return first_half(photo), label
+
+    mapped = serialized.repeat().map(decoded, num_parallel_calls=AUTOTUNE)
     return mapped.batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(AUTOTUNE)
+
+
+def _tfrecords(photos: Photos) -> Any:
+    return _decoded(_serialized(photos), shrink)
+
+
+@functools.cache
+def _card(folder: Path) -> Any:
+    """Return a card that serves a folder until this process ends: a stand-in, a process that owns an OpenCL device."""
+    from labextras import card
+
+    card.register()
+    number = hashlib.sha256(os.fsencode(folder)).hexdigest()[:8]
+    return card.Card(folder, name=f"ladder-{os.getpid()}-{number}").start()
+
+
+def _offloaded(photos: Photos) -> Any:
+    """Let a card decode and resize what `_tfrecords` does; the augmentation stays."""
+    shards = [Path(path) for path in packed(photos).paths]
+    read = tf.data.TFRecordDataset([_card(shards[0].parent).uri(path, size=SIDE) for path in shards])
+    # The next records are asked for while these are augmented.
+    return _decoded(read.prefetch(BATCH), lambda raw: tf.reshape(tf.io.decode_raw(raw, tf.uint8), [SIDE, SIDE, 3]))
 
 
 def best(photos: Photos) -> Any:
     """Return the fastest pipeline of the walk that decodes every photo in every epoch.
 
-    Shards, read once and kept in memory as JPEG bytes; decode and resize in parallel; float16 on the way to
-    the float stage, which is compiled and works on whole batches; a thread a core. Notebook 09 measures each choice.
+    Shards, read once and kept in memory as JPEG bytes; decode and resize in parallel; a float stage that is compiled
+    and works on whole batches; a thread a core.
 
     Parameters
     ----------
@@ -188,7 +214,7 @@ def best(photos: Photos) -> Any:
     -------
     tf.data.Dataset
         Endless. Given the same random numbers, pixels equal those of the naive pipeline within
-        `labkit.augment.TOLERANCE`.
+        `labkit.augment.TOLERANCE_FLOAT32`.
 
     Raises
     ------
@@ -197,57 +223,11 @@ def best(photos: Photos) -> Any:
     """
 
     def decoded(jpeg: Any, label: Any) -> tuple[Any, Any]:
-        return tf.cast(shrink(jpeg), tf.float16), label
+        return shrink(jpeg), label
 
     jpegs = memory.cache(_serialized(photos).map(records.parse), elements=len(photos)).repeat()
     batches = jpegs.map(decoded, num_parallel_calls=cores()).batch(BATCH, drop_remainder=True)
-    return _one_thread_per_core(batches.map(augment.fresh).prefetch(2))
-
-
-def around_opencv(photos: Photos) -> Any:
-    """Return the rung after `best`: tf.data calls libjpeg-turbo and OpenCV, once for each batch.
-
-    It saves passes over pixels: the JPEG bytes are in memory, a photo is resized straight into its place in the batch,
-    one matrix changes brightness and saturation together, and TensorFlow takes the batch without a copy. Its arithmetic
-    is not that of the other rungs: the fast transform and the fast colours of libjpeg-turbo, whole grey levels after
-    the resize, and another saturation (see `labkit.augment.in_place`).
-
-    Parameters
-    ----------
-    photos : labkit.photos.Photos
-
-    Returns
-    -------
-    tf.data.Dataset
-        Endless, ``(images uint8 (32, 224, 224, 3), labels int64 (32,))``. It needs OpenCV and simplejpeg.
-
-    Raises
-    ------
-    MemoryError
-        If the JPEG bytes do not fit into memory.
-    """
-    import cv2
-    import simplejpeg
-
-    cv2.setNumThreads(0)  # tf.data's threads are enough
-    ordered = photos.reordered(order(len(photos)))
-    memory.guard(ordered.files().map(lambda path, label: tf.io.read_file(path)))
-    jpegs, labels = [Path(path).read_bytes() for path in ordered.paths], tf.constant(ordered.labels, tf.int64)
-
-    def load(rows: np.ndarray, *draws: np.ndarray) -> np.ndarray:
-        images = _uncopied((len(rows), SIDE, SIDE, 3))
-        for row, image, *random in zip(rows, images, *draws, strict=True):
-            pixels = simplejpeg.decode_jpeg(jpegs[row], "RGB", fastdct=True, fastupsample=True)
-            cv2.resize(pixels, (SIDE, SIDE), dst=image)
-            augment.in_place(image, *random)
-        return images
-
-    def batch(rows: Any) -> tuple[Any, Any]:
-        images = tf.numpy_function(load, [rows, *augment.draws(BATCH)], tf.uint8)
-        return tf.ensure_shape(images, (BATCH, SIDE, SIDE, 3)), tf.gather(labels, rows)
-
-    rows = tf.data.Dataset.range(len(photos)).repeat().batch(BATCH, drop_remainder=True)
-    return _one_thread_per_core(rows.map(batch, num_parallel_calls=cores()).prefetch(2))
+    return one_thread_per_core(batches.map(augment.fresh).prefetch(2))
 
 
 def best_cached(photos: Photos) -> Any:
@@ -255,8 +235,12 @@ def best_cached(photos: Photos) -> Any:
 
     Pixels equal those of the naive pipeline within `labkit.augment.TOLERANCE_UINT8`; each epoch augments anew.
     """
-    return _one_thread_per_core(_kept(photos).batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(2))
+    return one_thread_per_core(_kept(photos).batch(BATCH, drop_remainder=True).map(augment.fresh).prefetch(2))
 
+
+#: The rung whose photos a card decodes, and the same with a card that is modelled. No card runs without a C++ compiler
+#: or an OpenCL device.
+OFFLOADED, MODELLED = "offload, stand-in for a card", "offload, card modelled"
 
 #: Those that decode in every epoch in the order of the walk, then those that keep pixels: the chart rises, and
 #: "best" ends the first kind. The first rung is the baseline of every speed-up.
@@ -270,6 +254,7 @@ RUNGS = (
     Rung("parallel map, the guide", "04_map_in_parallel", guide),
     Rung("vectorized map", "06_vectorize_the_map", _vectorized),
     Rung("TFRecords", "07_pack_into_tfrecords", _tfrecords),
+    Rung(OFFLOADED, "08b_offload_to_an_fpga", _offloaded),
     Rung("best", "09_put_it_all_together", best, cached=True),
     Rung("cache of pixels", "05_cache_what_is_expensive", _cached, cached=True),
     Rung("best, cache of pixels", "09_put_it_all_together", best_cached, cached=True),
@@ -279,12 +264,18 @@ RUNGS = (
 def build(photos: Photos, progress: bool | None = False) -> dict[str, Any]:
     """Return the pipeline of every rung by name; those with a cache have had their first epoch.
 
-    `progress` is as for `scoreboard`; without it there is no bar.
+    Where no card can run, a sentence says so, and its rung is left out. `progress` is as for `scoreboard`; without it
+    there is no bar.
     """
     pipelines = {}
     with optional_bar(progress, len(RUNGS), "building the rungs, filling caches") as tick:
         for rung in RUNGS:
-            pipelines[rung.name] = rung.build(photos)
+            try:
+                pipelines[rung.name] = rung.build(photos)
+            except (RuntimeError, OSError) as error:
+                if rung.name != OFFLOADED:
+                    raise
+                print(f"{OFFLOADED}: left out, since no card can run here ({error})")
             if rung.cached:
                 fill(pipelines[rung.name], photos)
             tick()
@@ -322,15 +313,20 @@ def scoreboard(photos: Photos, accelerator: Any, rounds: int = 5, steps: int = 1
     return replace(found, above=True)
 
 
-def _uncopied(shape: tuple[int, ...]) -> np.ndarray:
-    """Return memory for uint8 that TensorFlow takes as it is: what does not begin at a multiple of 64, it copies."""
-    size = math.prod(shape)
-    memory = np.empty(size + 63, np.uint8)
-    begin = -memory.ctypes.data % 64
-    return memory[begin : begin + size].reshape(shape)
+def traces(board: Any, photos: Photos, accelerator: Any) -> dict[str, Any]:
+    """Return the trace of every row of a scoreboard, and of a modelled card below them; see `labextras.card.modelled`.
+
+    What stays with the host of that card is what was measured with the stand-in; without that, there is no such row.
+    """
+    found = {name: board.trace(name) for name in board}
+    if OFFLOADED in found:
+        from labextras import card
+
+        found[MODELLED] = card.modelled(found[OFFLOADED], photos.paths[:32], accelerator)
+    return found
 
 
-def _one_thread_per_core(dataset: Any) -> Any:
+def one_thread_per_core(dataset: Any) -> Any:
     """Give the pipeline a thread a core, and each operation one thread: parallel calls share the cores already."""
     options = tf.data.Options()
     options.threading.private_threadpool_size = cores()

@@ -12,9 +12,6 @@ from labcourse.student_code import call
 from labkit.pipelines import options
 from labkit.pipelines.structure import DatasetNode
 
-# Datasets that change no element, and not the time when an element is made.
-_PLAIN = ("_OptionsDataset", "_AssertCardinalityDataset")
-
 
 def pipeline(function: Any, *arguments: Any) -> Any:
     """Return the dataset that the student's function makes, as Python built it: a graph no longer tells its steps."""
@@ -25,14 +22,6 @@ def pipeline(function: Any, *arguments: Any) -> Any:
     if type(made).__name__ == "_VariantDataset":
         raise Wrong("return the dataset without tf.function around your answer")
     return made
-
-
-def with_options(function: Any, *arguments: Any) -> tuple[Any, Any]:
-    """Return the dataset that the student's function makes of twelve numbers, the numbers unchanged, and these."""
-    given = tf.data.Dataset.range(12)
-    made = pipeline(function, given, *arguments)
-    rules.data(made, given, ordered=True)
-    return made, given
 
 
 def same_options(made: Any, given: Any, **asked: str) -> None:
@@ -114,14 +103,6 @@ def elements(made: Any, most: int) -> list[Any]:
     return [element.numpy() for element in timeouts.pull_with_timeout(made.take(most + 1))]
 
 
-def bare(made: Any) -> Any:
-    """Return a dataset without the options and the stated length at its end."""
-    while type(made).__name__ in _PLAIN:
-        made = made._input_dataset
-    return made
-
-
-def source(elements: int, naive: bool = True) -> Any:
-    """Return the numbers from 0 as a dataset, by default under the options of a naive pipeline."""
-    made = tf.data.Dataset.range(elements)
-    return options.plain(made) if naive else made
+def source(elements: int) -> Any:
+    """Return the numbers from 0 as a dataset, under the options of a naive pipeline."""
+    return options.plain(tf.data.Dataset.range(elements))

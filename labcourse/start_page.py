@@ -12,7 +12,7 @@ from labcourse import gradebook, predictions
 from labkit.common import shipped
 from labkit.common.table import Table
 
-_PREDICTION = re.compile(r"""predictions\.commit\(\s*["']([^"']+)""")
+_PREDICTION = re.compile(r"""predictions\.(?:commit|curve|cause)\(\s*["']([^"']+)""")
 _EXERCISE = re.compile(r"""\bcheck\(\s*["']([^"']+)""")
 _KINDS = ("markdown", "code")
 _HEAD = ("notebook", "predicted", "measured", "exercises solved")
@@ -20,21 +20,19 @@ _HEAD = ("notebook", "predicted", "measured", "exercises solved")
 
 @dataclass(frozen=True)
 class _Notebook:
-    """What a notebook asks for: names of predictions, and numbers of exercises."""
+    """What a notebook asks for: names of predictions, and numbers of exercises; whether it says that it is optional."""
 
     file: str
     title: str
     predictions: tuple[str, ...]
     exercises: tuple[str, ...]
+    optional: bool = False
 
     @property
     def name(self) -> str:
-        """Its number and its title; a letter after the number makes it optional."""
-        return f"{self.file.partition('_')[0]} {self.title}" + " (optional)" * self.optional
-
-    @property
-    def optional(self) -> bool:
-        return self.file.partition("_")[0][-1].isalpha()
+        """Its number and its title."""
+        title = self.title.removesuffix(" (optional)")  # a title may say so itself, and once is enough
+        return f"{self.file.partition('_')[0]} {title}" + " (optional)" * self.optional
 
 
 @dataclass(frozen=True)
@@ -143,4 +141,5 @@ def _read(path: Path) -> _Notebook:
         return _Notebook(path.name, "(cannot be read)", (), ())
     title = re.search(r"^# (.+)$", texts["markdown"], re.MULTILINE)
     asked = (tuple(dict.fromkeys(pattern.findall(texts["code"]))) for pattern in (_PREDICTION, _EXERCISE))
-    return _Notebook(path.name, title[1] if title else path.stem, *asked)
+    optional = re.search(r"[Tt]his notebook is \*{0,2}optional", texts["markdown"]) is not None
+    return _Notebook(path.name, title[1] if title else path.stem, *asked, optional)

@@ -37,7 +37,7 @@ _STUBS = {
 answer_within: ContextVar[float] = ContextVar("answer_within", default=math.inf)
 
 
-class _TooLong(BaseException):
+class TooLong(BaseException):
     """The time of a call is up. It is no Exception, so that an answer's own ``except Exception`` does not catch it."""
 
 
@@ -47,10 +47,10 @@ def call(function: Any, *arguments: Any) -> Any:
         raise Wrong(f"pass the function itself, not {type(function).__name__} {function!r:.40}")
     text = for_case(arguments)
     try:
-        with _limited(min(timeouts.LIMIT_S, answer_within.get())):
+        with limited(min(timeouts.LIMIT_S, answer_within.get())):
             # Copies, so that an answer that changes its lists changes neither the truth nor a hint.
             result = function(*(list(a) if isinstance(a, list) else a for a in arguments))
-    except _TooLong:
+    except TooLong:
         raise Wrong(f"{text}your function does not come back: look for a loop that never ends") from None
     except (Wrong, Unclear, NotImplementedError):
         raise
@@ -80,8 +80,8 @@ def _is_stub(function: Any) -> bool:
 
 
 @contextlib.contextmanager
-def _limited(seconds: float) -> Iterator[None]:
-    """Raise `_TooLong` after so many seconds.
+def limited(seconds: float) -> Iterator[None]:
+    """Raise `TooLong` after so many seconds.
 
     It does nothing where this thread may not set the alarm clock, or something else has set it.
     """
@@ -95,7 +95,7 @@ def _limited(seconds: float) -> Iterator[None]:
         return
 
     def end(*_: Any) -> None:
-        raise _TooLong
+        raise TooLong
 
     signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -149,6 +149,40 @@ def whole_numbers(made: Any, text: str, nested: str) -> list[int]:
     return [int(one) for one in found]
 
 
-def per(whole: float, part: float) -> float:
-    """Return whole / part, or infinity if the part is 0, so that a picture can be drawn of any answer."""
-    return whole / part if part else math.inf
+class Watched:
+    """Elements that student code takes one after the other, and what it does with them.
+
+    Parameters
+    ----------
+    elements : iterable
+    error : Exception, optional
+        Raised behind the last of them.
+
+    Attributes
+    ----------
+    taken, delivered, ahead : int
+        How many were taken; how many came back, as far as `passed` saw them; the most that were taken and not back.
+    threads : set of threading.Thread
+        Which took one.
+    """
+
+    def __init__(self, elements: Iterable[Any], error: Exception | None = None) -> None:
+        self.elements, self.error = elements, error
+        self.taken = self.delivered = self.ahead = 0
+        self.threads: set[threading.Thread] = set()
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield the elements, and note who takes them."""
+        for element in self.elements:
+            self.threads.add(threading.current_thread())
+            self.taken += 1
+            self.ahead = max(self.ahead, self.taken - self.delivered)
+            yield element
+        if self.error is not None:
+            raise self.error
+
+    def passed(self, made: Iterable[Any]) -> Iterator[Any]:
+        """Yield what the student made of them, each counted when it comes."""
+        for one in made:
+            self.delivered += 1
+            yield unwrapped(one)

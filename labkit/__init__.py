@@ -50,11 +50,11 @@ def record(dataset: Any, accelerator: Any, **settings: Any) -> Trace:
     ----------
     dataset : tf.data.Dataset, or any other loader
         Of batches: a ``DataLoader`` of PyTorch, a dataset or a loader of Grain, a pipeline or an iterator of DALI, a
-        ``PyDataset`` of Keras, or any other iterable of batches. Each repeat makes a new iterator.
+        ``PyDataset`` of Keras, or any other iterable of batches.
     accelerator
         As in `labkit.recording.recorder.record`.
     **settings
-        ``steps``, ``warmup``, ``repeats``, ``name``, ``max_events``, ``progress`` and ``keep`` of
+        ``steps``, ``warmup``, ``name``, ``max_events``, ``progress`` and ``keep`` of
         `labkit.recording.recorder.record`.
 
     Returns

@@ -77,16 +77,15 @@ def examine(topics: Collection[str] = ()) -> Iterator[Finding]:
 
 
 def _python() -> Iterator[Finding]:
-    version = sys.version_info[:2]
-    ok = (3, 10) <= version < (3, 14)
-    yield Finding("Python", ok, platform.python_version() + ("" if ok else ": the lab needs 3.10 to 3.13"))
+    ok = sys.version_info >= (3, 10)
+    yield Finding("Python", ok, platform.python_version() + ("" if ok else ": the lab needs 3.10 or newer"))
 
 
 def _tensorflow() -> Iterator[Finding]:
     """Yield its line and that of its devices."""
     reply = ask(_TENSORFLOW)
     if isinstance(reply, str):
-        remedy = "install it: pip install 'labkit[tf]' (never on Colab, which has it)"
+        remedy = "install it: pip install tensorflow (never on Colab, which has it)"
         yield Finding("TensorFlow", False, f"{reply}; {remedy}")
         yield Finding("devices", False, "unknown without TensorFlow")
         return

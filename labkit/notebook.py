@@ -39,7 +39,7 @@ def setup() -> None:
         if error.name != "tensorflow" or not isinstance(error, ModuleNotFoundError):
             raise ImportError(f"TensorFlow is installed here, but cannot be imported: {error}") from error
         raise ImportError(
-            "the lab needs TensorFlow, which is not installed here: pip install 'labkit[tf]' (Colab has it already)"
+            "the lab needs TensorFlow, which is not installed here: pip install tensorflow (Colab has it already)"
         ) from error
     from labkit.sources import photos
 
@@ -49,7 +49,7 @@ def setup() -> None:
 
     print(
         f"labkit {version} · Python {platform.python_version()} · TensorFlow {tf.__version__} · {where}, "
-        f"{cores()} cores · {', '.join(names) if names else 'no GPU'} · data in {_short(photos.home())}"
+        f"{cores()} cores · {', '.join(names) if names else 'no GPU'}\ndata in {_short(photos.home())}"
     )
     if (share := watch.share()) >= BUSY:
         print(f"note: {sentence(share, cores())}")

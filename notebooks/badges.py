@@ -30,24 +30,44 @@ def badge(notebook: str, repository: str, tag: str) -> str:
     return f"[![Open in Colab]({_BADGE})]({target})"
 
 
+def site(repository: str) -> str:
+    """Return the address at which GitHub Pages publishes what `make site` builds."""
+    owner, name = repository.split("/")
+    return f"https://{owner.lower()}.github.io/{name}/"
+
+
+#: The first code cell, without its address. It starts pip as a command: after the magic of that name, IPython asks for
+#: a restart that nobody needs, and Colab's IPython takes no `x = !command` under its Python.
+_BOOTSTRAP = """\
+try:
+    import labkit
+except ImportError:  # Colab, or any kernel that has not seen the lab yet
+    import re, subprocess, sys
+    lab, pip = "ADDRESS", f'"{sys.executable}" -m pip'
+    # What is here stays, TensorFlow above all: pip adds what is missing, or says which version does not fit.
+    subprocess.getoutput(f"{pip} list --format=freeze > labkit-versions.txt")
+    pip += f' install -c labkit-versions.txt "labkit[opencl] @ {lab}"'
+    failed, said = subprocess.getstatusoutput(pip)
+    if failed:
+        why = re.findall(r"fatal.*|pathspec.*|\S.* depends on .*|\S.*constraint.*|\S.* different Python.*", said)
+        takes = f"a network, a public address, and versions that fit: {'; '.join(why) or said[-300:]}"
+        raise SystemExit(f"{lab} was not installed, which takes {takes}") from None
+    import labkit
+
+labkit.setup()"""
+
+
 def bootstrap(repository: str, tag: str) -> str:
     """Return the source of the first code cell: bring labkit and OpenCL if they are missing, then say where we are.
 
-    labkit requires none of the packages that Colab preinstalls in another version than Colab's, so pip only adds.
-    It is called as a command: after the magic of that name, IPython asks for a restart that nobody needs.
+    pip only adds, since the versions of what is installed already are constraints. Where one of them does not fit, the
+    cell ends with a sentence that names both versions; as it does without a network, or with nothing at the address.
     """
-    return "\n".join(
-        [
-            "try:",
-            "    import labkit",
-            "except ImportError:  # Colab, or any kernel that has not seen the lab yet",
-            "    import sys",
-            f'    !"{{sys.executable}}" -m pip install -q "labkit[opencl] @ git+https://github.com/{repository}@{tag}"',
-            "    import labkit",
-            "",
-            "labkit.setup()",
-        ]
-    )
+    return _BOOTSTRAP.replace("ADDRESS", f"git+https://github.com/{repository}@{tag}")
+
+
+#: What a notebook of the kit begins with: it names no address, for solutions stand in the checkout.
+KIT = "# In Colab, first upload the wheel of the kit, and run: %pip install -q labkit-*.whl\nimport labkit"
 
 
 def settings(root: Path) -> tuple[str, str]:
@@ -113,6 +133,7 @@ def _moved(text: str, old: tuple[str, str], new: tuple[str, str]) -> str:
         (f"git+https://github.com/{old[0]}@{old[1]}", f"git+https://github.com/{new[0]}@{new[1]}"),
         (f'https://github.com/{old[0]}"', f'https://github.com/{new[0]}"'),
         (f"https://github.com/{old[0]}.git", f"https://github.com/{new[0]}.git"),
+        (site(old[0]), site(new[0])),
     ):
         text = text.replace(before, after)
     section = text.find("[tool.labkit]")

@@ -6,6 +6,7 @@ import logging
 import socket
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -15,8 +16,14 @@ from jupyter_client.manager import AsyncKernelManager, KernelManager
 from jupyter_core.paths import jupyter_runtime_dir
 from traitlets import default
 
+from labkit.common import other_programs
+
 #: What a path of a Unix socket may hold on every system (sun_path of macOS, its final zero byte left out).
 _LONGEST_SOCKET_PATH = 103
+
+#: What other programs take is judged piece by piece, and no piece is shorter than this. Seconds: a burst that ends at
+#: once is no reason to run a notebook again, a measurement beside a compiler is, however quiet the rest was.
+_PIECE_S = 5.0
 
 
 class _ThroughFiles(ConnectionFileMixin):
@@ -43,11 +50,40 @@ class Kernel(_ThroughFiles, KernelManager):
     """A kernel for callers that wait."""
 
 
+class Crowded(RuntimeError):
+    """Other programs took too much of the cores beside a run: its times mean little."""
+
+
+class _Neighbours:
+    """What other programs take beside a run, piece by piece.
+
+    Parameters
+    ----------
+    title : str
+        What is run.
+    limit : float
+        The share of the cores from which on a run is refused.
+    """
+
+    def __init__(self, title: str, limit: float) -> None:
+        self._title, self._limit, self._meter, self._since = title, limit, other_programs.Meter(), time.monotonic()
+
+    def look(self, cell: int, least_s: float = _PIECE_S) -> None:
+        """End a piece with a cell where it is long enough; raise `Crowded` if others took too much of it."""
+        if time.monotonic() - self._since < least_s:
+            return
+        share = self._meter.share()
+        self._meter, self._since = other_programs.Meter(), time.monotonic()
+        if share > self._limit:
+            took, limit = other_programs.took(share), f"{100 * self._limit:.0f} %"
+            raise Crowded(f"{self._title} is not stored: up to cell {cell}, {took}, allowed are {limit}")
+
+
 class AsyncKernel(_ThroughFiles, AsyncKernelManager):
     """A kernel for callers that await."""
 
 
-def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> Any:
+def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600, most_others: float | None = None) -> Any:
     """Run every cell of a notebook in a fresh kernel, with a progress bar; outputs land in its cells.
 
     The kernel ends with this call, however it ends, and with this process if that is killed.
@@ -61,6 +97,8 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
         Where the kernel runs.
     timeout_s : int
         Seconds that one cell may take.
+    most_others : float, optional
+        The share of the cores, 0 to 1, that other programs may take beside the run; without one, nobody looks.
 
     Returns
     -------
@@ -71,6 +109,8 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
     ------
     RuntimeError
         If a cell fails; the sentence names the notebook, the cell and the error.
+    Crowded
+        If other programs took more of the cores than they may; the run ends there.
     """
     from nbclient import NotebookClient
     from nbclient.exceptions import CellControlSignal, DeadKernelError
@@ -79,9 +119,16 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
     code = [i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code"]
     running = code[0] if code else 0
 
+    neighbours = None if most_others is None else _Neighbours(title, most_others)
+
     def started(cell: Any, cell_index: int) -> None:
         nonlocal running
         running = cell_index
+
+    def executed(cell: Any, cell_index: int, **_: Any) -> None:
+        bar.update(cell_index in code)
+        if neighbours:
+            neighbours.look(cell_index)
 
     # What a kernel writes to no cell, as where it falls over its own end, is shown unless the run was interrupted.
     with tempfile.TemporaryFile() as written, tqdm(total=len(code), desc=title, unit="cell") as bar:
@@ -93,7 +140,7 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
             extra_arguments=["--log-level=ERROR"],
             resources={"metadata": {"path": str(folder)}},
             on_cell_start=started,
-            on_cell_executed=lambda cell, cell_index, **_: bar.update(cell_index in code),
+            on_cell_executed=executed,
         )
         # On Ctrl-C nbclient ends the kernel, and then it and asyncio trip over its absence in several ways.
         noisy = logging.getLogger("asyncio")
@@ -101,6 +148,10 @@ def execute(notebook: Any, title: str, folder: Path, timeout_s: int = 600) -> An
         noisy.setLevel(logging.CRITICAL)
         try:
             client.execute(stderr=written)
+            if neighbours:
+                neighbours.look(running, least_s=other_programs.SHORTEST_S)
+        except Crowded:
+            raise
         except BaseException as error:
             if getattr(client, "_async_cleanup_kernel_future", None) is not None:
                 written.truncate(0)

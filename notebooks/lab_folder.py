@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 import nbformat
 from nbformat.sign import NotebookNotary
 
+from badges import KIT
 from labcourse.start_page import Progress, progress
 from labkit.common.files import write_aside
 
@@ -25,15 +27,24 @@ ROOT = Path(__file__).resolve().parents[1]
 EDITIONS = ".editions.json"
 #: The same links, from a folder that has the notebooks at its top.
 LINKS = {"docs": ("](../notebooks/", "](../"), "notebooks": ("](../docs/", "](docs/")}
+#: Whose buttons are for those who make assignments, and what would ask a question above the start page.
+JUPYTERLAB = {
+    "page_config.json": {"disabledExtensions": {"@jupyter/nbgrader": True}},
+    "default_setting_overrides.json": {
+        "@jupyterlab/apputils-extension:notification": {"fetchNews": "false", "checkForUpdates": False}
+    },
+}
+#: How every notebook begins: it installs labkit where that is missing, which it is not here.
+INSTALLS = re.compile(r"try:\n    import labkit\n.*?\n    import labkit\n", re.DOTALL)
 INTRO = """# Start here
 
 **Open a notebook in the table below**, or in the list of files on the left.
-Begin with notebook 00: it takes about 40 minutes.
+Begin with notebook 00. Its fast track takes 15 minutes.
 
 - Click into a cell and press *Shift+Enter* to run it. Run the cells from the top to the bottom.
 - In each notebook you first write down your prediction, then you measure, then you solve the exercises.
 - These notebooks are your own copies. Save them here; nothing will overwrite them.
-  For a fresh copy, delete or rename a notebook and call `make lab` again.
+  For a fresh copy, {again}.
 - Words that you do not know are in the [glossary](docs/glossary.md).
 
 To bring the table up to date, click into the cell below and press *Shift+Enter*."""
@@ -49,7 +60,8 @@ def prepare(folder: Path, root: Path = ROOT, *, anew: bool = False) -> list[str]
     root : Path
         The checkout.
     anew : bool
-        Whether the start page is that of somebody who has done nothing, whatever was done on this machine.
+        Whether it is for somebody else, who has done nothing and may take it to Colab: the start page says so, and each
+        notebook says how labkit comes there.
     """
     folder.mkdir(parents=True, exist_ok=True)
     note = folder / EDITIONS
@@ -59,6 +71,8 @@ def prepare(folder: Path, root: Path = ROOT, *, anew: bool = False) -> list[str]
         place = source.parent.name
         name = source.name if place == "notebooks" else f"{place}/{source.name}"
         text, target = source.read_text(encoding="utf-8").replace(*LINKS[place]), folder / name
+        if place == "notebooks":
+            text = _without_address(text, KIT if anew else "import labkit")
         edition = _digest(text)
         if target.exists() and _digest(target.read_text(encoding="utf-8", errors="replace")) != known.get(name):
             if known.get(name) != edition:
@@ -68,19 +82,33 @@ def prepare(folder: Path, root: Path = ROOT, *, anew: bool = False) -> list[str]
         if place == "notebooks":  # JupyterLab trusts it from now on, so that its pictures follow the theme
             notary.sign(nbformat.reads(text, as_version=4))
         known[name] = edition
-    write_aside(note, json.dumps(known, indent=1))
-    # nbgrader's buttons are for those who make assignments.
-    hidden = {"disabledExtensions": {"@jupyter/nbgrader": True}}
-    write_aside(folder / ".jupyter" / "labconfig" / "page_config.json", json.dumps(hidden))
+    if not anew:  # what `make lab` reads
+        write_aside(note, json.dumps(known, indent=1))
+        for name, setting in JUPYTERLAB.items():
+            write_aside(folder / ".jupyter" / "labconfig" / name, json.dumps(setting))
     now = progress(folder)
     nothing = {**dict.fromkeys(("predicted", "measured", "solved"), frozenset()), "ticks": 0}
-    _start(folder / "start.ipynb", replace(now, **nothing) if anew else now)
+    again = "take the notebook from the kit again" if anew else "delete or rename a notebook and call `make lab` again"
+    _start(folder / "start.ipynb", replace(now, **nothing) if anew else now, INTRO.format(again=again))
     return kept
 
 
-def _start(path: Path, now: Progress) -> None:
+def _without_address(text: str, brings: str) -> str:
+    """Return a notebook without its badge, so that its picture is on the first screen; `brings` is how it begins."""
+    try:
+        notebook = nbformat.reads(text, as_version=4)
+    except Exception:  # half a notebook
+        return text
+    notebook.cells = [cell for cell in notebook.cells if cell.get("id") != "badge"]
+    for cell in notebook.cells:
+        if cell.get("id") == "bootstrap":
+            cell.source = INSTALLS.sub(f"{brings}\n", cell.source, count=1)
+    return nbformat.writes(notebook)
+
+
+def _start(path: Path, now: Progress, text: str) -> None:
     """Write the start page, with the state of the course in it; what a reader has added to it stays."""
-    intro = nbformat.v4.new_markdown_cell(INTRO, id="start")
+    intro = nbformat.v4.new_markdown_cell(text, id="start")
     data = {"text/markdown": now._repr_markdown_(), "text/plain": repr(now)}
     output = nbformat.v4.new_output("execute_result", data, execution_count=None)
     table = nbformat.v4.new_code_cell("import labcourse\n\nlabcourse.progress()", id="progress", outputs=[output])

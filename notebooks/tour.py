@@ -22,6 +22,8 @@ RUNGS = {
     "parallel map, the guide": "All cores decode and augment, as TensorFlow's own guide recommends.",
     "vectorized map": "All cores decode, and each batch is augmented in one call instead of photo by photo.",
     "TFRecords": "The photos lie in eight large files instead of many small files.",
+    "offload, stand-in for a card": "Another process, which stands in for a card, decodes on the same cores.",
+    "offload, card modelled": "A card with eight decoders does that work: computed from published figures, not run.",
     "best": "The JPEG bytes stay in memory, a thread for each core decodes, and one compiled call augments a batch.",
     "cache of pixels": "Decoded photos stay in memory, so that only the first epoch decodes.",
     "best, cache of pixels": "Decoded photos stay in memory, and one compiled call augments a batch.",
@@ -72,12 +74,12 @@ def walk(out: Path, rounds: int = 5) -> Path:
     figures = {name: [asdict(one) for one in board[name]] for name in board}
     write_aside(out / "scoreboard.json", json.dumps(figures, indent=1, allow_nan=False))
     print("\n3 of 3: the page (a few seconds)", flush=True)
-    page = write_aside(out / "index.html", render(board))
+    page = write_aside(out / "index.html", render(board, ladder.traces(board, album, consumer)))
     print(f"Every timeline: {page}\nThe course that builds these pipelines step by step: make lab")
     return page
 
 
-def render(board: Any) -> str:
+def render(board: Any, runs: dict[str, Any] | None = None) -> str:
     """Return the page as one HTML text that needs nothing else: timelines inside, no network.
 
     The first timelines are a picture, and the others their words, until they come into view where scripts run; then
@@ -87,17 +89,21 @@ def render(board: Any) -> str:
     ----------
     board : labkit.measures.Measures
         The scoreboard.
+    runs : dict of str to Trace, optional
+        What is drawn: its traces by default, or those and modelled ones, as of `labcourse.ladder.traces`.
     """
     import jinja2
 
     from labcourse import ladder
     from labkit.recording.measures import middle
+    from labkit.recording.recorder import figures
     from labkit.views import ladder_chart, widget
 
-    runs = {name: board.trace(name) for name in board}
-    measured = {name: board[name][middle(board[name])] for name in board}
+    runs = runs or {name: board.trace(name) for name in board}
+    measured = {name: board[name][middle(board[name])] if name in board else figures(runs[name]) for name in runs}
     ends = next(iter(board)), max(board, key=lambda name: measured[name].images_per_s)
     notebooks = {rung.name: rung.notebook.split("_")[0] for rung in ladder.RUNGS}
+    notebooks[ladder.MODELLED] = notebooks[ladder.OFFLOADED]
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     template = Path(__file__).with_name("tour.html")
     return environment.from_string(template.read_text(encoding="utf-8")).render(

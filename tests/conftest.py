@@ -30,6 +30,7 @@ settings.load_profile("lab")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "tests"), *sorted({str(file.parent) for file in (ROOT / "tests").glob("*/**/*.py")})]
 sys.path.append(str(ROOT / "notebooks"))  # the tools that need a checkout: tour, badges, build and grader
+sys.path += [str(ROOT / name) for name in ("data/slow_pipelines", "data/slow_loaders", "benchmarks", "docs/site")]
 
 import repeats  # noqa: E402 (this one and the next stand in tests/support)
 from left_out import leave_out  # noqa: E402

@@ -20,10 +20,13 @@ BESIDE = ("notebook", "doctor", "cli")
 # An extra imports labkit alone, but for the card, which preprocesses as offload does.
 ALLOWED = {("labextras.card", "labextras.offload")}
 # Code lines, counted without docstrings and comments: of each part, of all, of the tests, and of the longest file.
-BUDGETS = {"labkit": 9_500, "labcourse": 5_500, "labextras": 8_500, "all": 23_500, "tests": 26_000}
-LONGEST, SCRIPT, EXPLORER, PLUGIN, ENTRIES = 420, 1_100, 100, 560, 13
+# Circuits and files that are written through a card brought 800 lines; readings, the challenge, the reader's own
+# pipeline and drills of the machine 1,400; loops and scripts of the reader's own, and loaders that are inspected and
+# improved as pipelines are, 760.
+BUDGETS = {"labkit": 10_700, "labcourse": 7_200, "labextras": 11_050, "all": 28_930, "tests": 32_650}
+LONGEST, SCRIPT, COURSE, PLUGIN, ENTRIES = 420, 1_100, 200, 750, 13
 # What is beyond its budget by more than this has to give something back before it grows.
-LEEWAY = 1.1
+LEEWAY = 1.05
 NO_TENSORFLOW = ("common", "timeline", "views", "simulate")
 # What the lowest packages need of others; CONTRIBUTING.md says it of the timeline.
 THIRD_PARTY = {"common": {"IPython", "platformdirs", "psutil", "tqdm"}, "timeline": {"numpy", "scipy"}}
@@ -101,7 +104,7 @@ def test_each_part_stays_small(root):
 
 
 @pytest.mark.parametrize(
-    ("pattern", "budget"), [("labkit/**/*.js", SCRIPT), ("lab[ce]*/**/*.js", EXPLORER), ("lab*/**/*.cc", PLUGIN)]
+    ("pattern", "budget"), [("labkit/**/*.js", SCRIPT), ("lab[ce]*/**/*.js", COURSE), ("lab*/**/*.cc", PLUGIN)]
 )
 def test_what_is_not_python_stays_small(pattern, budget, root):
     found = [path for path in root.glob(pattern) if path.relative_to(root).parts[0] in PARTS]
@@ -200,6 +203,29 @@ def test_what_follows_from_a_trace_knows_no_tensorflow(root):
     for name in NO_TENSORFLOW:
         roots = {i.split(".")[0] for i in imports(packages(root)[name])}
         assert not roots & {"tensorflow", "tensorflow_datasets", "keras"}, name
+
+
+#: What runs in a page without a kernel, where there is none of `sys.argv`: from a recording to what would be if.
+IN_A_PAGE = """
+import sys
+sys.modules.update(dict.fromkeys(sys.argv[1:]))
+import labkit
+from labcourse import explorers, idea
+from labkit import simulate
+from labkit.common import shipped
+trace = labkit.Trace.load(min(shipped.folder("data").glob("recordings/*")))
+costs = simulate.Costs(read=1, map={"decode": 3}, batch=1, train=60)
+print(labkit.Timeline(trace), simulate.fit(simulate.run(costs)).predict(prefetch=4))
+for explorer in (*map(explorers.explore, explorers.SHEETS), explorers.fleet(), explorers.scale()):
+    print(explorer.reply(explorer.start).shown())
+idea("02")._repr_mimebundle_()
+"""
+
+
+def test_what_a_page_runs_needs_no_tensorflow_and_nothing_that_only_a_kernel_has():
+    missing = ["tensorflow", "keras", "psutil", "anywidget", "ipywidgets"]
+    done = subprocess.run([sys.executable, "-c", IN_A_PAGE, *missing], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("name", THIRD_PARTY)

@@ -215,7 +215,7 @@ def test_a_tour_makes_the_photos_and_ends_with_the_scoreboard_and_the_page(tmp_p
     assert all(len(rounds) == recorder.FAST_ROUNDS and rounds[0]["images_per_s"] > 0 for rounds in kept.values())
     assert not (tmp_path / "data" / "predictions").exists(), "a tour is no prediction of its reader"
     text = html.unescape(page.read_text(encoding="utf-8"))
-    for rung in ladder.RUNGS:
-        assert f"Timeline of {rung.name}" in text
-        assert f"Notebook {rung.notebook[:2]}" in text
-    assert text.count("data-block=") == len(ladder.RUNGS) + 1, "a timeline for each rung, and naive against the best"
+    drawn = [*(rung.name for rung in ladder.RUNGS), ladder.MODELLED]
+    assert all(f"Timeline of {name}" in text for name in drawn)
+    assert all(f"Notebook {rung.notebook[:2]}" in text for rung in ladder.RUNGS)
+    assert text.count("data-block=") == len(drawn) + 1, "a timeline for each rung, and naive against the best"

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,8 @@ import yaml
 from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
+import labkit
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -133,20 +136,94 @@ def test_the_conda_environment_agrees(root, project, pins):
             )
         ]
         assert Requirement(conda[name]).specifier.contains(str(pin.specifier)[2:])
-    # pip brings the rest through labkit's own extras and pins, so nothing is listed twice.
-    assert pip[0] == "-c constraints.txt"
-    extras = re.fullmatch(r"-e \.\[([a-z,]+)\]", pip[1])[1].split(",")
+    # pip brings the rest through labkit's own extras; pins would replace what conda brought.
+    assert not any("constraints" in line for line in pip)
+    extras = re.fullmatch(r"-e \.\[([a-z,]+)\]", pip[0])[1].split(",")
     assert {"tf", "tfds"} <= set(extras) <= set(project["optional-dependencies"])
     assert "opencl" not in extras, "conda brings OpenCL"
     # All but one package of that extra, which conda does not have.
-    (rest,) = map(Requirement, pip[2:])
+    (rest,) = map(Requirement, pip[1:])
     assert (rest.name, rest.specifier) == ("simplejpeg", ranges["simplejpeg"])
 
 
-def test_the_wheel_carries_kernels_and_builder_and_nothing_generated(wheel):
+def test_pip_replaces_nothing_that_conda_has_brought(root, project):
+    """A range of labkit's with an upper bound, for what conda's packages need, is stated for conda, too."""
+    environment = yaml.safe_load((root / "environment.yml").read_text(encoding="utf-8"))
+    stated = [Requirement(t) for t in environment["dependencies"] if isinstance(t, str) and re.search("[<>]", t)]
+    brought = set(map(canonicalize_name, ["jupyterlab", "pyopencl"]))
+    while new := {canonicalize_name(n.name) for name in brought for n in needs(name)} - brought:
+        brought |= new
+    extras = project["optional-dependencies"]
+    ours = map(Requirement, [*project["dependencies"], *extras["tf"], *extras["tfds"], *extras["lab"]])
+    bounded = {
+        (r.name, str(r.specifier)) for r in ours if "<" in str(r.specifier) and canonicalize_name(r.name) in brought
+    }
+    assert {"jupyterlab", "jsonschema"} <= {name for name, _ in bounded}
+    assert bounded <= {(r.name, str(r.specifier)) for r in stated}
+
+
+def needs(name):
+    """Return what an installed package requires here."""
+    found = map(Requirement, requires(name) or ())
+    return [r for r in found if r.marker is None or r.marker.evaluate({"extra": ""})]
+
+
+#: What somebody is told to install: labkit has an address, or is a file, or a folder; no registry holds it.
+BY_NAME = re.compile(r"""(?:pip|uv) (?:add|install)[^\n;|`\\]*?[\s"']labkit(?:\[[\w,]+\])?(?![\[\w.*/-]| @)""")
+
+
+def test_nobody_is_told_to_install_labkit_by_its_name(root):
+    assert BY_NAME.search("pip install -q 'labkit[tf]'")
+    assert BY_NAME.search("pip install labkit")
+    assert not BY_NAME.search('pip install "labkit[opencl] @ git+https://github.com/a/b"; pip install labkit-*.whl')
+    kept = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=True).stdout.split("\n")
+    texts = [
+        p
+        for p in kept
+        if Path(p).suffix in {".py", ".md", ".ipynb", ".html", ".js", ".yml", ".toml"} or p == "Makefile"
+    ]
+    told = {
+        p for p in texts if p != "tests/test_packaging.py" and BY_NAME.search((root / p).read_text(encoding="utf-8"))
+    }
+    assert not told
+
+
+def test_no_bound_of_labkits_own_keeps_a_younger_python_out(project):
+    assert project["requires-python"] == ">=3.10"
+    assert not [r for r in declared(project) if r.marker and re.search("python_version <=? .3.1[3-9]", str(r.marker))]
+
+
+def test_workflows_pin_what_they_use_ask_for_no_secret_and_may_only_read_but_to_publish(root):
+    files = sorted((root / ".github" / "workflows").glob("*.yml"))
+    assert [path.stem for path in files] == ["ci", "release", "site"]
+    written = {}
+    for path in files:
+        text = path.read_text(encoding="utf-8")
+        assert "secrets" not in text, "github.token is the one that a run is given"
+        assert re.findall(r"uses: (?!actions/[\w-]+@[0-9a-f]{40} # v[\d.]+$).*", text, re.MULTILINE) == []
+        flow = yaml.safe_load(text)
+        assert flow["permissions"] == {"contents": "read"}
+        written |= {f"{path.stem}.{job}": what.get("permissions") for job, what in flow["jobs"].items()}
+    may = {"release.publish": {"contents": "write"}, "site.deploy": {"pages": "write", "id-token": "write"}}
+    assert {job: what for job, what in written.items() if what} == may
+
+
+def test_the_citation_has_the_keys_of_its_format_and_the_version_of_the_package(root, project):
+    cited = yaml.safe_load((root / "CITATION.cff").read_text(encoding="utf-8"))
+    assert cited["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors", "type", "license", "repository-code", "version"} <= set(cited)
+    assert all(author.get("name") or author.get("family-names") for author in cited["authors"])
+    assert cited["version"] == labkit.__version__
+    assert cited["license"] == project["license"]
+    assert cited["repository-code"] == project["urls"]["Repository"]
+
+
+def test_the_wheel_carries_kernels_builder_and_recordings_and_nothing_generated(root, wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "labkit/_kernels/normalize_clip.cl" in names
     assert any(n.startswith("labkit/_data/lab_photos/") and n.endswith("_dataset_builder.py") for n in names)
+    recordings = {path.name for path in (root / "data" / "recordings").iterdir()}
+    assert {Path(n).name for n in names if n.startswith("labkit/_data/recordings/")} == recordings
     assert not [n for n in names if n.endswith((".pyc", ".jpg", ".ipynb"))]
     for tool in ("tour", "badges", "execution", "supervisor", "code_runner", "precheck"):
         assert not [n for n in names if Path(n).stem == tool], f"{tool} needs a checkout"
@@ -177,6 +254,7 @@ def test_the_wheel_works_without_the_checkout(root, wheel, tmp_path):
         "from labkit import photos; from labkit.common import shipped; from labkit.sources import photo_files; "
         "assert labkit.__file__.startswith(sys.argv[1]), labkit.__file__; "
         "assert (shipped.folder('kernels') / 'normalize_clip.cl').parent.parent.name == 'labkit'; "
+        "from labcourse import readings; assert len(readings.recordings('02.1')) == 3; "
         "photo_files.make(pathlib.Path(sys.argv[2]), range(2), progress=False); "
         "print(photos.home())"
     )

@@ -26,7 +26,12 @@ MODULES = {
 }
 TYPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 #: What stands beside others of its kind that a notebook calls, and what a sentence of advice tells its reader to call.
-BESIDE = {"labextras.extract.source_check.parquet", "labextras.loaders.known_callables.known"}
+BESIDE = {
+    "labextras.extract.source_check.parquet", "labextras.loaders.known_callables.known",
+    "labextras.loaders.loader_settings.count_workers",
+    "labextras.offload.hardware.chip_view.chip_picture", "labextras.offload.hardware.placement.synthesise",
+    "labextras.offload.twins.image_operations.random_brightness_per_pixel",
+}  # fmt: skip
 
 
 @cache
@@ -40,7 +45,7 @@ def _readers():
     yield from (ast.parse(p.read_text(encoding="utf-8")) for p in sorted((ROOT / "notebooks").glob("*.py")))
     yield from (ast.parse(p.read_text(encoding="utf-8")) for p in (ROOT / "notebooks/assignments").rglob("*.py"))
     yield from (ast.parse(p.read_text(encoding="utf-8")) for p in (ROOT / "data").rglob("*.py"))
-    yield ast.parse((ROOT / "docs/figures.py").read_text(encoding="utf-8"))  # what the README shows
+    yield from (ast.parse(p.read_text(encoding="utf-8")) for p in (ROOT / "docs").rglob("*.py"))
     for path in sorted((ROOT / "notebooks" / "source").glob("*.py")):
         cells = jupytext.read(path, fmt="py:percent").cells
         code = [re.sub(r"(?m)^\s*[%!].*$", "pass", c.source) for c in cells if c.cell_type == "code"]

@@ -23,7 +23,7 @@ def run(code, place, **environment):
 @pytest.mark.long
 def test_who_has_no_home_sees_the_whole_path(tmp_path):
     done = run(HOMELESS + SETUP, tmp_path, LABKIT_DATA=str(tmp_path))
-    assert done.stdout.splitlines()[0].endswith(f"data in {tmp_path}"), done.stderr
+    assert f"data in {tmp_path}" in done.stdout.splitlines(), done.stderr
 
 
 def test_why_there_is_no_tensorflow_is_said(tmp_path):

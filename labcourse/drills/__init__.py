@@ -1,8 +1,9 @@
-"""Fault drills: pipelines with one fault each, to diagnose and to fix.
+"""Drills: pipelines of which one thing is wrong, or nothing, to diagnose from a recording and to fix.
 
-A drill shows a pipeline (plain tf.data code), its timeline and the numbers of its data. The student names the one fault
-that it has, out of all that the catalog knows, and fixes the code; both are checked without a clock. The timeline of a
-drill is drawn without causes. The same seed is the same drill on every machine.
+A drill shows its timeline and the numbers of its data, and its code only after a diagnosis. The reader names what is
+wrong, out of all that can be: how the pipeline is written, its data, its memory, the machine, or nothing. Then the
+code is fixed. Both are checked without a clock: timelines come from a modelled machine, and are drawn without causes.
+The same seed is the same drill on every machine.
 
 A silent drill shows no code: what it delivers is measured, and the fault is named.
 """
@@ -10,85 +11,136 @@ A silent drill shows no code: what it delivers is measured, and the fault is nam
 from __future__ import annotations
 
 import html
+import itertools
+import textwrap
+from collections.abc import Iterator
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-import labkit
 from labcourse import gradebook
-from labcourse.drills import data, detectors
+from labcourse.drills import data, machine
 from labcourse.drills.case import Case
-from labcourse.drills.catalog import FAULTS, TASKS
-from labcourse.drills.faults import Fault, same
+from labcourse.drills.data import Probe
 from labcourse.drills.naming import drawn, listed, named
-from labcourse.drills.probe import Probe, compare
+from labcourse.drills.sick_jobs import BLOCK, GROUPS, WORDS, SickJob, job
 from labcourse.drills.silent import SilentDrill, silent
+from labcourse.drills.writing import build, written
 from labcourse.fairness import rules
 from labcourse.grading import CheckResult, Wrong, judge
 from labcourse.student_code import call
 from labkit.common.numbers import whole
-from labkit.recording import accelerators
+from labkit.pipelines.structure import nodes
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
+from labkit.timeline.wording import percent
 from labkit.views import static
 
-__all__ = ["Drill", "Fault", "SilentDrill", "answer", "diagnoses", "draw", "pool", "seed_of", "silent"]
+__all__ = ["Diagnoses", "Drill", "DrillAnswer", "SilentDrill", "answer", "diagnoses", "draw", "seed_of", "silent"]
 
-_STEPS = 10
-_PLACES = {"timeline": "timeline", "data": "data (drill.probe())"}
+#: How much less busy than the healthy pipeline a fix may keep the accelerator, and how much busier than the faulty one
+#: it must keep it to count as a change at all.
+_SLACK, _BETTER = 0.06, 0.04
 
-
-def pool() -> tuple[Fault, ...]:
-    """Return all faults, in the order of their diagnoses."""
-    return tuple(FAULTS.values())
-
-
-def diagnoses() -> tuple[str, ...]:
-    """Return what can be wrong, in words: the diagnoses of all faults."""
-    return tuple(fault.diagnosis for fault in pool())
+_KEYS = [key for keys in GROUPS.values() for key in keys]
+_SENTENCES = {key: WORDS["faults"][key]["diagnosis"] for key in _KEYS}
 
 
-def draw(seed: int) -> Drill:
+class Diagnoses(tuple[str, ...]):
+    """What can be wrong; it prints in groups, with one numbering."""
+
+    __slots__ = ()
+
+    def _groups(self) -> Iterator[tuple[str, int, tuple[str, ...]]]:
+        first = 0
+        for group, keys in GROUPS.items():
+            yield WORDS["groups"][group], first + 1, self[first : first + len(keys)]
+            first += len(keys)
+
+    def __repr__(self) -> str:
+        """Return headings, and a line for each diagnosis."""
+        lines = ([head, *listed(words, first)] for head, first, words in self._groups())
+        return "\n".join(itertools.chain.from_iterable(lines))
+
+    def _repr_html_(self) -> str:
+        lists = (
+            f"<p><strong>{head}</strong></p><ol start='{first}'>"
+            f"{''.join(f'<li>{html.escape(text)}</li>' for text in words)}</ol>"
+            for head, first, words in self._groups()
+        )
+        return "".join(lists)
+
+
+def diagnoses() -> Diagnoses:
+    """Return what can be wrong, in words: waits, data, memory, the machine, nothing."""
+    return Diagnoses(_SENTENCES.values())
+
+
+class DrillAnswer(NamedTuple):
+    """What a drill is: its ``key``, the ``group`` of that, the right ``diagnosis``, its ``sign``, and both codes."""
+
+    key: str
+    group: str
+    diagnosis: str
+    sign: str
+    code: str
+    fixed_code: str
+
+
+def draw(seed: int, booked: bool = True) -> Drill:
     """Return a drill.
 
     Parameters
     ----------
     seed : int
-        From 0 to 10**18. As many seeds in a row as there are faults, counted from 0, draw each fault once.
+        From 0 to 10**18. As many seeds in a row as a block has, 42, counted from 0, draw each diagnosis at least once;
+        14 of them are faults of the machine.
+    booked : bool
+        Whether what is checked counts as the reader's own work; what a notebook solves for everybody does not.
 
     Raises
     ------
     ValueError
         If `seed` is no such number.
     """
-    return Drill(seed)
+    return Drill(seed, booked)
 
 
-def answer(seed: int) -> Fault:
-    """Return the fault of a drill, with its diagnosis and ``fixed_code``: for instructors.
+def _key(seed: int) -> str:
+    return drawn("drills", whole("the seed of a drill", seed, 0, 10**18), BLOCK).partition(" ")[0]
+
+
+def answer(seed: int) -> DrillAnswer:
+    """Return what a drill is: for instructors.
 
     Raises
     ------
     ValueError
         As `draw`.
     """
-    return FAULTS[drawn("drills", whole("the seed of a drill", seed, 0, 10**18), FAULTS)]
+    _key(seed)
+    it = job(int(seed))
+    words = it.words
+    return DrillAnswer(
+        it.key, words["group"], words["diagnosis"], words["sign"],
+        written(it.broken, it.names), written(it.fixed, it.names),
+    )  # fmt: skip
 
 
 def seed_of(key: str, start: int = 0) -> int:
-    """Return the first seed from `start` on that draws a fault: for instructors who choose one.
+    """Return the first seed from `start` on that draws a diagnosis: for instructors who choose one.
 
     Raises
     ------
     ValueError
-        If there is no such fault; the sentence names those there are.
+        If there is no such key; the sentence names those there are.
     """
-    if key not in FAULTS:
-        raise ValueError(f"there is no fault {key!r}; there are: {', '.join(sorted(FAULTS))}")
-    return next(seed for seed in range(start, start + 2 * len(FAULTS)) if answer(seed).key == key)
+    if key not in _SENTENCES:
+        raise ValueError(f"there is no fault {key!r}; there are: {', '.join(sorted(_SENTENCES))}")
+    return next(seed for seed in range(start, start + 2 * len(BLOCK)) if _key(seed) == key)
 
 
 class Drill:
-    """One pipeline with a fault; `draw` makes it.
+    """One pipeline, of which one thing is wrong, or nothing; `draw` makes it.
 
     Attributes
     ----------
@@ -97,57 +149,50 @@ class Drill:
         ``drill 7``.
     task : str
         What the pipeline should deliver.
+    sheet : str
+        The machine that was ordered for it.
+    diagnoses : Diagnoses
+        What can be wrong; one of them is right.
     code : str
-        The pipeline as it is: a function ``pipeline(case)``.
-    diagnoses : tuple of str
-        What can be wrong; one of them is.
+        The pipeline as it is, a function ``pipeline(case)``; before the first diagnosis a sentence that says so.
     case : labcourse.drills.case.Case
         What it reads from; ``pipeline(drill.case)`` runs a version of your own.
     dataset : tf.data.Dataset
-        The faulty pipeline.
+        The pipeline as it is.
     trace, timeline : Trace, Timeline
-        Some steps of it beside a modelled accelerator, recorded when first asked for. The timeline is drawn without
-        causes; `labkit.Timeline` of the trace tells them.
+        Some steps of it on a modelled machine. The timeline is drawn without causes; `labkit.Timeline` of the trace
+        tells them.
     """
 
-    def __init__(self, seed: int) -> None:
-        fault = answer(seed)
+    def __init__(self, seed: int, booked: bool = True) -> None:
+        it = answer(seed)
         self.seed, self.name = int(seed), f"drill {seed}"
-        self.task, self.code = TASKS[fault.task], fault.code
-        if fault.share < 1:
-            self.task = self.task.replace("every photo", "the first half of the photos, each")
-        if fault.once:
-            self.task += ", and read and decode each of them in the first epoch only"
-        if fault.ordered_anew:
-            self.task += ", shuffled anew for each epoch (with a buffer of a batch or more)"
+        self.task, self.sheet = self._job.task, WORDS["sheet"].format_map(vars(self._job.ordered))
         self.diagnoses = diagnoses()
-        self._named = False
+        self._booked, self._committed, self._named, self._written = booked, False, False, it.code
 
     @property
-    def _fault(self) -> Fault:
-        """The fault is looked up and not kept: vars(drill) would print it."""
-        return answer(self.seed)
+    def _job(self) -> SickJob:
+        """The job is looked up and not kept: vars(drill) would print it."""
+        return job(self.seed)
+
+    @property
+    def code(self) -> str:
+        """The pipeline as it is, once a diagnosis was tried."""
+        return self._written if self._committed else WORDS["locked"].format(name=self.name)
 
     @cached_property
     def case(self) -> Case:
-        """The material of the pipeline, on storage that takes its time."""
-        return self._case()
-
-    def _case(self, **more: Any) -> Case:
-        return Case(**{"seed": self.seed, **self._fault.case, **more})
+        """The material of the pipeline."""
+        return Case(self.seed, self._job.material)
 
     @cached_property
     def dataset(self) -> Any:
-        """The faulty pipeline."""
-        return self._fault.pipeline(self.case)
-
-    @property
-    def accelerator(self) -> Any:
-        """The modelled accelerator beside it."""
-        return accelerators.modelled(step_ms=self._fault.step_ms)
+        """The pipeline as it is."""
+        return build(self._written)(self.case)
 
     def record(self, pipeline: Any) -> Trace:
-        """Record another version of the pipeline on the same material, to compare.
+        """Record another version of the pipeline on the same machine, to compare.
 
         Parameters
         ----------
@@ -158,17 +203,26 @@ class Drill:
         -------
         Trace
             ``drill 7, yours``.
+
+        Raises
+        ------
+        labcourse.grading.Wrong
+            If the modelled machine cannot run it.
         """
         # A name of its own: what is handed in tells the faulty run from the fixed one.
-        return self._record(pipeline(self.case), f"{self.name}, yours")
+        return self._run(pipeline(self.case), self.case, f"{self.name}, yours").trace
 
-    def _record(self, dataset: Any, name: str) -> Trace:
-        return labkit.record(dataset, self.accelerator, steps=_STEPS, warmup=1, name=name, progress=False)
+    def _run(self, dataset: Any, case: Case, name: str) -> machine.Recording:
+        return machine.record(dataset, case, self._job.machine, name)
 
     @cached_property
+    def _given(self) -> machine.Recording:
+        return self._run(self.dataset, self.case, self.name)
+
+    @property
     def trace(self) -> Trace:
-        """Ten steps of the faulty pipeline."""
-        return self._record(self.dataset, self.name)
+        """Fifteen steps of the pipeline as it is."""
+        return self._given.trace
 
     @cached_property
     def timeline(self) -> Timeline:
@@ -176,21 +230,21 @@ class Drill:
         return Timeline(self.trace, explain=False)
 
     def probe(self) -> Probe:
-        """Return the numbers of the data in two epochs: what comes, and what should come.
+        """Return the numbers of the data in two epochs, and of the memory: what comes, and what should come.
 
         Returns
         -------
-        labcourse.drills.probe.Probe
+        labcourse.drills.data.Probe
         """
-        return compare(self._fault, self._case(latency_ms=0), self.name)
+        memory = self._given.held, self._job.machine.room
+        return data.compare(data.read(self.dataset, self.case), memory, self.name)
 
     def delivered(self, pipeline: Any) -> data.Delivery:
-        """Return what two epochs of ``pipeline(case)`` deliver, without waiting for the modelled storage."""
-        case = self._case(latency_ms=0)
-        return data.read(pipeline(case), case, self._fault.task, self._fault.share)
+        """Return what two epochs of ``pipeline(case)`` deliver."""
+        return data.read(pipeline(self.case), self.case)
 
     def diagnose(self, diagnosis: Any) -> CheckResult:
-        """Check a diagnosis.
+        """Check a diagnosis; the first one also opens `code`, right or wrong.
 
         Parameters
         ----------
@@ -200,91 +254,93 @@ class Drill:
         Returns
         -------
         CheckResult
-            It never raises; a wrong one says how the fault that was named would show.
+            It never raises; a wrong one says how what was named would show.
         """
-        return gradebook.result(self.judge_diagnosis(diagnosis))
+        return self._judge("diagnosis", self._check_diagnosis, diagnosis, "choose one of drill.diagnoses")
 
-    def judge_diagnosis(self, diagnosis: Any) -> CheckResult:
-        """Return what `diagnose` does, and enter nothing into the gradebook."""
-        return judge(f"{self.name}, diagnosis", self._check_diagnosis, diagnosis, "choose one of drill.diagnoses")
+    def _judge(self, what: str, check: Any, answer: Any, untried: str) -> CheckResult:
+        result = judge(f"{self.name}, {what}", check, answer, untried)
+        return gradebook.result(result) if self._booked else result
 
     def _check_diagnosis(self, diagnosis: Any) -> None:
-        chosen = FAULTS[named(diagnosis, {key: fault.diagnosis for key, fault in FAULTS.items()})]
-        if chosen.key != self._fault.key:
-            place = _PLACES[chosen.shows_in]
-            raise Wrong(f"if that were the fault, you would see this: {chosen.sign}. Look again, in the {place}")
+        chosen = named(diagnosis, _SENTENCES)
+        self._committed = True
+        if chosen != self._job.key:
+            place = "in the data (drill.probe())" if chosen in GROUPS["data"] else "in the timeline"
+            raise Wrong(f"if that were so, you would see this: {WORDS['faults'][chosen]['sign']}. Look again, {place}")
         self._named = True
 
     def fix(self, pipeline: Any) -> CheckResult:
-        """Check a fixed pipeline: its data are those of a right one, and its graph has no fault of the catalog.
+        """Check a fixed pipeline: it delivers what it should, keeps up with the accelerator, and fits into memory.
+
+        Where nothing is wrong, or no code mends the machine, the pipeline as it is passes.
 
         Parameters
         ----------
         pipeline : callable
-            ``pipeline(case)`` returns a dataset built on the sources of `case`, as the faulty one does.
+            ``pipeline(case)`` returns a dataset built on the sources of `case`, as the drill's own does.
 
         Returns
         -------
         CheckResult
             It never raises.
         """
-        return gradebook.result(self.judge_fix(pipeline))
-
-    def judge_fix(self, pipeline: Any) -> CheckResult:
-        """Return what `fix` does, and enter nothing into the gradebook."""
-        return judge(f"{self.name}, fix", self._check_fix, pipeline, "write a function pipeline(case)")
+        return self._judge("fix", self._check_fix, pipeline, "write a function pipeline(case)")
 
     def _check_fix(self, pipeline: Any) -> None:
-        # New photos. No photo is fully white: else a division by its maximum would give the same as a division by 255.
-        case = self._case(seed=self.seed + 1, latency_ms=0, white=235)
-        found = _examine(self._fault, call(pipeline, case), case)
-        if self._fault.key in found:
-            # The sign would name the fault to everybody who hands the code in as it is.
-            sign = self._fault.sign if self._named else "its fault is still there; name it, then this says how it shows"
-            raise Wrong(f"it is not fixed: {sign}")
-        if found:
-            other = FAULTS[found[0]]
-            # The sign would name the fault of another drill to everybody who hands its code in as it is.
-            sign = "that of the drill whose code this is" if same(pipeline, other.pipeline) else other.sign
-            raise Wrong(f"that fault is gone, but now there is another: {sign}")
+        case, key = Case(self.seed + 1, self._job.material), self._job.key  # other photos
+        dataset = call(pipeline, case)
+        rules.dataset(dataset)
+        if not case.feeds(dataset):
+            raise Wrong("build the pipeline on the sources of case (case.photos, case.files, …)")
+        if any(node.captured for node in nodes(dataset)):
+            raise Wrong(
+                "a dataset inside a function cannot be examined: build on the sources of case without such a wrap"
+            )
+        facts = data.read(dataset, case)
+        for fault in sorted(data.find(facts), key=lambda fault: fault != key):
+            self._refuse(fault)
+        chain = rules.chain(dataset)
+        data.judge(facts, keeps_order=not chain.any_order)
+        kinds = [step.kind for step in chain.steps]
+        if "Repeat" in kinds and "Cache" in kinds[kinds.index("Repeat") :]:
+            self._refuse("unfinished_cache")
+        mine = self._run(dataset, case, self.name)
+        good = self._run(build(answer(self.seed).fixed_code)(case), case, self.name)
+        for left_out in sorted(good.library - mine.library):
+            raise Wrong(f"it leaves out case.{left_out}, which the job needs")
+        behind = chain.steps[max(k for k, kind in enumerate(kinds) if "Batch" in kind) :]
+        ahead = sum(step.settings.get("buffer_size", 0) for step in behind if step.kind == "Prefetch") * case.batch
+        if max(mine.held, ahead) > self._job.machine.room:
+            self._refuse(key if key in GROUPS["memory"] else "huge_buffer")
+        busy, before, possible = (Timeline(run.trace).busy for run in (mine, self._given, good))
+        if busy < possible - _SLACK:
+            if busy < before + _BETTER:
+                self._refuse(key)
+            said = f"the accelerator is busy {percent(busy, 0)}, and {percent(possible, 0)} is possible"
+            raise Wrong(f"it waits less than before, but {said}: look at labkit.show(drill.record(…)) for what is left")
+
+    def _refuse(self, fault: str) -> None:
+        """Refuse a pipeline for a fault that it has; the drill's own is named to those only who named it."""
+        sign = WORDS["faults"][fault]["sign"]
+        if fault != self._job.key:
+            raise Wrong(f"that fault may be gone, but now there is another: {sign}")
+        if not self._named:
+            sign = "its fault is still there; name it, then this says how it shows"
+        raise Wrong(f"it is not fixed: {sign}")
 
     def __repr__(self) -> str:
-        """Return task, code and diagnoses: the same text on every machine."""
-        lines = [f"{self.name}: a pipeline that should deliver {self.task}.", "", self.code, "What is wrong with it?"]
-        return "\n".join([*lines, *listed(self.diagnoses)])
+        """Return task and diagnoses, and the code once a diagnosis was tried: the same text on every machine."""
+        told = f"{self.name}: a pipeline that should deliver {self.task}.", f"Ordered for it: {self.sheet}."
+        lines = [*(textwrap.fill(line, 79) for line in told), ""]
+        return "\n".join([*lines, self.code, "", "What is wrong?", repr(self.diagnoses)])
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        """Return what a notebook shows: the code, the timeline and the list, as a page and as text."""
+        """Return what a notebook shows: task, timeline and list, and the code, as a page and as text."""
         picture = static.draw(self.timeline, title=self.name)
-        shown = "".join(f"<li>{html.escape(text)}</li>" for text in self.diagnoses)
         page = (
             f"<p><strong>{self.name}</strong>: a pipeline that should deliver {html.escape(self.task)}.</p>"
-            f"<pre>{html.escape(self.code)}</pre>{picture.html()}<p>What is wrong with it?</p><ol>{shown}</ol>"
+            f"<p>Ordered for it: {self.sheet}.</p>{picture.html()}<pre>{html.escape(self.code)}</pre>"
+            f"<p>What is wrong?</p>{self.diagnoses._repr_html_()}"
         )
         return {"text/plain": f"{self!r}\n\n{picture.text}", "text/html": page}
-
-
-def _examine(fault: Fault, dataset: Any, case: Any) -> list[str]:
-    """Return the keys of all faults that a pipeline has; raise `Wrong` if its data are wrong in another way."""
-    rules.dataset(dataset)
-    if not case.feeds(dataset):
-        raise Wrong("build the pipeline on the sources of case (case.photos, case.shards, …)")
-    detectors.refuse(dataset)
-    if "case.records" in fault.code and any(n.dataset is case.photos for n in detectors.nodes(dataset)):
-        raise Wrong("this drill reads files of records; keep to those (case.shards, case.flat, …)")
-    found = detectors.find(dataset, case)
-    if fault.key in found:
-        return found  # a fault that the graph shows is found without running it
-    facts = data.read(dataset, case, fault.task, fault.share)
-    found = list(dict.fromkeys([*found, *data.find(facts)]))
-    if found:
-        return found
-    if fault.once and not detectors.keeps_work(dataset):
-        raise Wrong("no cache keeps what is read and decoded: the work of the first epoch comes again in the second")
-    buffer = detectors.largest_shuffle(dataset)
-    if fault.ordered_anew and not buffer:
-        raise Wrong("nothing shuffles the photos; each epoch is to have an order of its own")
-    if fault.ordered_anew and 1 < buffer < case.batch:  # a buffer of one shows in the order
-        raise Wrong(f"photos are shuffled in a buffer of {buffer}; allowed: {case.batch} (a batch) or more")
-    data.judge(facts, detectors.keeps_order(dataset), fault.ordered_anew)
-    return []

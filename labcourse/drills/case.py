@@ -1,13 +1,15 @@
-"""What the pipeline of a drill reads: a few small photos as files and as shards, on storage with a latency.
+"""What the pipeline of a drill reads: a few small photos as files and as records, and the library of its job.
 
 The pictures are drawn from a seed, so a drill is the same on every machine. Files live in a temporary folder of this
-process and go with it.
+process and go with it. What the library does is part of the material: the same call is right in one job and wrong in
+another, and only the data tell.
 """
 
 from __future__ import annotations
 
 import atexit
 import tempfile
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,28 +20,56 @@ import tensorflow as tf
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import serialized
 from labkit.sources import framing
-from labkit.sources.storage import Storage
 
-_SOURCE = "assumed: a small object store"
-_SHARDS = 8
-_FAR_MS = 90
+#: Files of records by the way in which the photos are packed.
+FILES = {"shards": 8, "archive": 1, "crumbs": 0, "zipped": 8}  # 0: one for each photo
+
+#: The name of the operation that a function of the library leaves in a graph.
+CLEAN, TONE = "case_clean", "case_tone"
+
+
+@dataclass(frozen=True)
+class Material:
+    """What the photos of a job are like, and what its library makes of them.
+
+    Parameters
+    ----------
+    size : int
+        Photos.
+    pixels : {"bytes", "ints", "floats", "unit"}
+        What `Case.decode` returns: uint8, int32 or float32 from 0 to 255, or float32 from 0 to 1.
+    bgr : bool
+        Whether the files hold blue where others hold red.
+    mixed : bool
+        Whether the list of photos comes in another order in each epoch.
+    apart : bool
+        Whether the list of labels has another order than that of paths.
+    drawn : {"each", "once", "pixels"}
+        Whether `Case.draw` draws for each photo, once for all, or for each pixel.
+    masks : bool
+        Whether `Case.mask` does what it is for.
+    layout : str
+        A key of `FILES`: how `Case.files` are packed.
+    """
+
+    size: int = 32
+    pixels: str = "bytes"
+    bgr: bool = False
+    mixed: bool = False
+    apart: bool = False
+    drawn: str = "each"
+    masks: bool = True
+    layout: str = "shards"
 
 
 class Case:
-    """The material of one drill: sources to build a pipeline on.
+    """The material of one drill: sources to build a pipeline on, and the library of the job.
 
     Parameters
     ----------
     seed : int
         What the pictures are drawn from.
-    size : int
-        Photos, a multiple of 8 or not.
-    far : bool
-        Whether one photo lies on storage that answers much later than the others.
-    latency_ms : float
-        What each read or open takes, modelled; 0 for none.
-    white : int
-        The brightest that a photo is, 0 to 255, before JPEG rounds it.
+    material : Material
 
     Attributes
     ----------
@@ -47,51 +77,87 @@ class Case:
         Photos of an epoch, photos of a batch, and pixels.
     photos : tf.data.Dataset of (path, label)
         JPEG files. The label is the number of the photo, int64.
-    shards, archive, crumbs : tf.data.Dataset of path
-        The same photos as TFRecord files: several files, one file, and one file for each photo.
-    flat, zipped : tf.data.Dataset of path
-        Their pixels (float32, 0 to 1), not compressed and GZIP-compressed, as TFRecord files.
+    paths, labels : tf.data.Dataset
+        The same as two lists.
+    files, packed : tf.data.Dataset of path
+        The photos as TFRecord files: as the job has them, and packed anew, eight files without compression.
     """
 
     batch, height, width = 8, 48, 64
 
-    def __init__(self, seed: int, size: int = 32, far: bool = False, latency_ms: float = 4, white: int = 255) -> None:
-        self.size, self.far = size, far
-        self._folder = Path(_written(seed, size, white))
-        self._near = Storage("the storage of the drill", latency_ms, 200, _SOURCE)
-        self._late = Storage("the far storage of the drill", latency_ms and _FAR_MS, 200, _SOURCE)
+    def __init__(self, seed: int, material: Material = Material()) -> None:
+        self._material, self.size = material, material.size
+        self._folder = Path(_written(seed, material.size, material.bgr, material.layout))
         files = tf.data.Dataset.from_tensor_slices
-        paths = [str(self._folder / f"{i:02d}.jpg") for i in range(size)]
-        self.photos = files((paths, np.arange(size, dtype=np.int64)))
-        for kind in ("shards", "archive", "crumbs", "flat", "zipped"):
-            found = sorted(str(p) for p in self._folder.glob(f"{kind}-*"))
-            setattr(self, kind, files(found))
+        paths = [str(self._folder / f"{i:02d}.jpg") for i in range(self.size)]
+        numbers = np.arange(self.size, dtype=np.int64)
+        self.photos = files((paths, numbers))
+        self.paths, self.labels = files(paths), files(np.roll(numbers, 1) if material.apart else numbers)
+        if material.mixed:
+            self.photos = self.photos.shuffle(self.size)
+            self.paths, self.labels = (self.photos.map(lambda *pair, k=k: pair[k]) for k in (0, 1))
+        self.files, self.packed = (
+            files(sorted(str(path) for path in self._folder.glob(f"{kind}-*"))) for kind in ("files", "packed")
+        )
 
     def read(self, path: Any) -> Any:
-        """Return the bytes of a file, after the time that its storage takes."""
-        if not self.far or not self._late.latency_ms:
-            return self._near.read(path)
-        late = tf.strings.regex_full_match(path, r".*/05\.jpg")
-        return tf.cond(late, lambda: self._late.read(path), lambda: self._near.read(path))
+        """Return the bytes of a file."""
+        return tf.io.read_file(path)
 
-    def records(self, path: Any, compression: str = "") -> Any:
-        """Return the records of a TFRecord file as a dataset: opening it takes as long as a read."""
-        return self._near.records(path, compression)
+    def records(self, path: Any) -> Any:
+        """Return the records of a TFRecord file as a dataset."""
+        zipped = self._material.layout == "zipped" and tf.strings.regex_full_match(path, ".*/files-.*")
+        return tf.data.TFRecordDataset(path, tf.where(zipped, "GZIP", ""))
 
     def parse(self, record: Any) -> tuple[Any, Any]:
-        """Return the data (string) and the label (int64) of a record."""
+        """Return the bytes of a photo and its label (int64) of a record."""
         kinds = {"data": tf.string, "label": tf.int64}
         found = tf.io.parse_single_example(record, {k: tf.io.FixedLenFeature([], kind) for k, kind in kinds.items()})
         return found["data"], found["label"]
 
+    def decode(self, data: Any) -> Any:
+        """Return the pixels of a photo, as its camera wrote them."""
+        image = tf.ensure_shape(tf.io.decode_jpeg(data, channels=3), [self.height, self.width, 3])
+        kinds = {"bytes": tf.uint8, "ints": tf.int32, "floats": tf.float32, "unit": tf.float32}
+        image = tf.cast(image, kinds[self._material.pixels])
+        return image / 255 if self._material.pixels == "unit" else image
+
+    def draw(self, image: Any, limit: float) -> Any:
+        """Return a random number between `-limit` and `limit`, to add to a photo."""
+        if self._material.drawn == "once":
+            return tf.cast(np.random.default_rng().uniform(-limit, limit), image.dtype)
+        shape = tf.shape(image) if self._material.drawn == "pixels" else []
+        number = tf.random.uniform(shape, -limit, limit)
+        return tf.cast(tf.round(number), image.dtype) if limit > 1 else number
+
+    def clean(self, image: Any) -> Any:
+        """Return a photo without scratches; these photos have none."""
+        return tf.identity(image, name=CLEAN)
+
+    def tone(self, images: Any) -> Any:
+        """Return a photo, or a batch of photos, in the tone of the job; these photos have it."""
+        return tf.identity(images, name=TONE)
+
+    def mask(self, image: Any) -> Any:
+        """Return a photo with its first eight rows black."""
+        masked = tf.concat([tf.zeros_like(image[:8]), image[8:]], 0)
+        return masked if self._material.masks else image
+
     def options(self, threads: int) -> Any:
-        """Return options: so many threads for map and read, and nothing that TensorFlow would rewrite or tune."""
+        """Return options: so many threads for map, and nothing that TensorFlow would rewrite or tune."""
         return naive(threads)
 
     def feeds(self, dataset: Any) -> bool:
         """Tell whether a dataset reads the files of this case, wherever in the pipeline it names them."""
+        return self._holds(dataset, str(self._folder))
+
+    def layout_of(self, dataset: Any) -> str:
+        """Return how the files of records are packed that a dataset of this case reads."""
+        return "shards" if self._holds(dataset, f"{self._folder}/packed-") else self._material.layout
+
+    def _holds(self, dataset: Any, text: str) -> bool:
         try:
-            return str(self._folder).encode() in serialized(dataset).SerializeToString()
+            return text.encode() in serialized(dataset).SerializeToString()
         except ValueError:
             return False
 
@@ -100,7 +166,7 @@ class Case:
         return np.load(self._folder / "truth.npy")
 
 
-def picture(seed: int, number: int, height: int, width: int, white: int = 255) -> np.ndarray:
+def picture(seed: int, number: int, height: int, width: int) -> np.ndarray:
     """Return one photo, uint8: a coloured slope with a bright, a dark and a red patch at places of its own."""
     rng = np.random.default_rng([seed, number])
     y, x = np.mgrid[0:height, 0:width] / max(height, width)
@@ -110,32 +176,28 @@ def picture(seed: int, number: int, height: int, width: int, white: int = 255) -
     for value in ((250, 245, 235), (15, 10, 5), (220, 60, 30)):
         top, left = rng.integers(8, height - 16), rng.integers(0, width - 16)
         image[top : top + 14, left : left + 14] = value
-    return np.clip(image, 0, white).astype(np.uint8)
+    return np.clip(image, 0, 235).astype(np.uint8)
 
 
 @lru_cache(maxsize=8)
-def _written(seed: int, size: int, white: int) -> str:
+def _written(seed: int, size: int, bgr: bool, layout: str) -> str:
     """Write all files of a case, once for each process; return their folder."""
     holder = tempfile.TemporaryDirectory(prefix="labkit-drill-")
     atexit.register(holder.cleanup)
     folder = Path(holder.name)
     data = []
     for i in range(size):
-        jpeg = tf.io.encode_jpeg(picture(seed, i, Case.height, Case.width, white), quality=95).numpy()
+        image = picture(seed, i, Case.height, Case.width)
+        jpeg = tf.io.encode_jpeg(image[..., ::-1] if bgr else image, quality=95, chroma_downsampling=False).numpy()
         (folder / f"{i:02d}.jpg").write_bytes(jpeg)
         data.append(jpeg)
     truth = np.stack([tf.io.decode_jpeg(jpeg, channels=3).numpy() for jpeg in data])
-    np.save(folder / "truth.npy", truth)
+    np.save(folder / "truth.npy", truth[..., ::-1] if bgr else truth)
     coded = [framing.example({"data": jpeg, "label": i}) for i, jpeg in enumerate(data)]
-    floats = truth.astype("<f4") / np.float32(255)
-    pixels = [framing.example({"data": image.tobytes(), "label": i}) for i, image in enumerate(floats)]
-    for kind, records, files, zipped in (
-        ("shards", coded, _SHARDS, ""), ("archive", coded, 1, ""), ("crumbs", coded, size, ""),
-        ("flat", pixels, _SHARDS, ""), ("zipped", pixels, _SHARDS, "GZIP"),
-    ):  # fmt: skip
-        options = tf.io.TFRecordOptions(zipped, compression_level=1 if zipped else None)  # the fastest to write
+    for name, kind in (("files", layout), ("packed", "shards")):
+        options, files = tf.io.TFRecordOptions("GZIP" if kind == "zipped" else ""), FILES[kind] or size
         for number in range(files):
-            with tf.io.TFRecordWriter(str(folder / f"{kind}-{number:02d}"), options) as writer:
-                for record in records[number::files]:
+            with tf.io.TFRecordWriter(str(folder / f"{name}-{number:02d}"), options) as writer:
+                for record in coded[number::files]:
                     writer.write(record)
     return holder.name

@@ -47,9 +47,9 @@ def named(diagnosis: Any, diagnoses: Mapping[str, str]) -> str:
     return found
 
 
-def listed(diagnoses: Iterable[str]) -> list[str]:
-    """Return the diagnoses as lines, each with its number."""
-    return [f"{number:>3}  {words}" for number, words in enumerate(diagnoses, 1)]
+def listed(diagnoses: Iterable[str], first: int = 1) -> list[str]:
+    """Return the diagnoses as lines, each with its number; the numbers begin at `first`."""
+    return [f"{number:>3}  {words}" for number, words in enumerate(diagnoses, first)]
 
 
 def _bare(text: str) -> str:

@@ -7,6 +7,7 @@ file into pixels in training and in serving. One of all that is wrong.
 from __future__ import annotations
 
 import json
+import textwrap
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -217,7 +218,7 @@ class SilentDrill:
 
     def __repr__(self) -> str:
         """Return task and diagnoses: the same text on every machine."""
-        lines = [f"{self.name}. {self.task}", "", "What is wrong?"]
+        lines = [textwrap.fill(f"{self.name}. {self.task}", 79), "", "What is wrong?"]
         return "\n".join([*lines, *listed(self.diagnoses)])
 
 

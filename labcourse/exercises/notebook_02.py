@@ -2,74 +2,193 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import tensorflow as tf
+import numpy as np
 
-from labcourse import fairness
-from labcourse.exercise_data import numeric
-from labcourse.exercise_pictures import shown_as_blocks, simulated
-from labcourse.fairness import rules
+from labcourse.exercise_pictures import blocks
+from labcourse.fairness import timeouts
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.pipeline_checks import bare, nothing_else, pipeline, source
-from labkit.pipelines.structure import nodes
+from labcourse.student_code import Watched, call
+
+#: Seconds that a thread may take for what it does at once, and in which one that should wait shows that it does not.
+_LATE_S, _SOON_S = 8.0, 0.1
+
+#: More elements than any buffer of the check may hold.
+_MANY = 1000
+
+_CONSUMER = "labkit's consumer"
 
 
-@exercise("02.1")
-def prefetched(function: Any) -> None:
-    """``overlapped(dataset)``: the batches of `dataset`, two of them ready ahead of the consumer."""
-    fractions = tf.data.Dataset.range(100, 143).map(lambda x: x / 4)
-    for batches in (tf.data.Dataset.range(20).batch(4), fractions.batch(5)):
-        made = pipeline(function, batches)
-        rules.data(made, batches, ordered=True)
-        last, *others = nodes(bare(made))
-        if last.kind != "Prefetch":
-            raise Wrong("prefetch is not the last step: only what comes before it overlaps with training")
-        if (depth := last.number("_buffer_size")) != 2:
-            many = "as many as tf.data likes" if depth < 0 else depth
-            raise Wrong(f"the buffer holds {many}: the task says two batches")
-        if more := next((n.kind for n in others if n.kind.startswith(("Prefetch", "Parallel", "Shuffle"))), None):
-            raise Wrong(f"{more} keeps finished batches, too: one buffer of two at the end is enough")
-        nothing_else(made, batches)
+def _loaders(source: Watched) -> list[threading.Thread]:
+    """Return the threads of the student that took an element."""
+    return [thread for thread in source.threads if thread.name != _CONSUMER]
 
 
-@shows("02.1")
-def buffered(function: Any) -> Any:
-    """Draw batches that take 9 ms to make and 10 ms to train, behind the student's buffer."""
-    load = fairness.Stage("read", 3)
-    made = pipeline(function, source(18).map(load).batch(3))
-    return simulated("02.1", made, (load,), 10, "Your pipeline: load 9 ms, train 10 ms a batch")
+def _within(action: Callable[[], Any], hint: Callable[[], str]) -> Any:
+    """Return what an action returns: one that does not come back is left, in a thread of its own."""
+    done: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
+
+    def run() -> None:
+        try:
+            done.put((action(), None))
+        except BaseException as error:
+            done.put((None, error))
+
+    threading.Thread(target=run, daemon=True, name=_CONSUMER).start()
+    try:
+        found, error = done.get(timeout=min(_LATE_S, timeouts.LIMIT_S))
+    except queue.Empty:
+        raise Wrong(hint()) from None
+    if error is not None:
+        raise error
+    return found
 
 
-@numeric("02.2", "×", (90, 30), (50, 50), (10, 190), (70, 33))
-def overlap_gain(load_ms: float, train_ms: float) -> Any:
-    """``speedup(load_ms, train_ms)``: what perfect overlap gains over none."""
-    total, slow = load_ms + train_ms, max(load_ms, train_ms)
-    return total / slow, {
-        "that says how much faster; how many times as fast is one more": total / slow - 1,
-        "that is the share of time that is saved": 1 - slow / total,
-        "that is the share of time that is left; the speed-up is its inverse": slow / total,
-        "twice as fast is the best case: it needs both to take the same time": 2.0,
-        "after overlap the slower of the two remains, not the faster": total / min(load_ms, train_ms),
-    }
+def _until(state: Callable[[], bool], seconds: float = _LATE_S) -> bool:
+    """Wait for a state; return whether it came."""
+    end = time.monotonic() + seconds
+    while not state() and time.monotonic() < end:
+        time.sleep(0.002)
+    return state()
 
 
-@numeric("02.3", " MB", (5, 32, 64, 96), (2, 32, 224, 224), (1, 8, 100, 150), (3, 5, 7, 11), (4, 64, 299, 301))
-def buffer_memory(depth: int, batch: int, height: int, width: int) -> Any:
-    """``buffer_mb(depth, batch, height, width)``: MB (10^6 bytes) of a prefetch buffer of float32 RGB batches."""
-    pixels = depth * batch * height * width
-    return pixels * 12 / 1e6, {
-        "that counts one byte a value; float32 has four": pixels * 3 / 1e6,
-        "an RGB pixel has three values": pixels * 4 / 1e6,
-        "that is MiB (2^20 bytes); the task says MB (10^6 bytes)": pixels * 12 / 2**20,
-        "that is bytes": pixels * 12.0,
-        "that is one batch; the buffer holds several": pixels * 12 / depth / 1e6,
-    }
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Print no traceback of a thread: the hint says what it did."""
+    before, threading.excepthook = threading.excepthook, lambda args: None
+    try:
+        yield
+    finally:
+        threading.excepthook = before
 
 
-@shown_as_blocks("02.3", "A buffer of two batches of 32 images of 224 × 224.", "MB", 2, 32, 224, 224)
-def filling(size: float) -> Any:
-    """Draw two batches, one after the other in memory."""
-    one = 32 * 224 * 224 * 12 / 1e6
-    row = [(f"batch {i + 1}", "batch", i * one, (i + 1) * one) for i in range(2)]
-    return {"buffer": row}, size, f"Yours is {size:,.5g} MB."
+def _made(function: Any, source: Any, depth: int) -> Any:
+    """Return the student's generator."""
+    made = call(function, source, depth)
+    if not isinstance(made, Iterator) or not hasattr(made, "close"):
+        raise Wrong(f"return a generator, which yields one element after the other, not {type(made).__name__}")
+    return made
+
+
+def _take(made: Iterator[Any], most: int, got: list[Any]) -> None:
+    """Put elements into a list, one by one, so that it says how many came before the next one did not."""
+    for element in itertools.islice(made, most):
+        got.append(element)
+
+
+@exercise("02.2")
+def prefetched_by_hand(function: Any) -> None:
+    """``prefetched(iterable, depth)``: the same elements, loaded by a thread of its own, up to `depth` ahead."""
+    with _quiet():
+        for elements in (np.arange(3), None, 0, "a text", (1, 2), np.arange(2)), (), ("the only one",):
+            for depth in 1, 4:
+                _same(function, elements, depth)
+        for depth in 1, 3:
+            _ahead_within_bounds(function, depth)
+        _error_arrives(function)
+        for depth in 1, 3:
+            for count in _MANY, 1 + depth:  # of as many, the thread waits with its last word
+                _ends_with_its_consumer(function, depth, count)
+
+
+def _same(function: Any, elements: tuple, depth: int) -> None:
+    """Compare the elements, each by what it is: arrays cannot be compared by ==."""
+    source, got = Watched(elements), []
+    made = _made(function, source, depth)
+
+    def late() -> str:
+        if len(got) < len(elements):
+            return f"after {len(got)} of {len(elements)} elements no other comes: does your thread hand over each?"
+        return "behind the last element your consumer waits for ever: let the thread hand over a mark of the end"
+
+    _within(lambda: _take(made, len(elements) + 1, got), late)
+    if len(got) > len(elements):
+        raise Wrong(f"of {len(elements)} elements you make {len(got)}: the mark of the end is no element")
+    if len(got) < len(elements):
+        if elements[len(got)] is None:
+            raise Wrong("None is an element like any other: take a mark of the end that no element can be")
+        raise Wrong(f"{len(elements) - len(got)} of {len(elements)} elements are missing")
+    if any(one is not other for one, other in zip(got, elements, strict=True)):
+        raise Wrong("the elements are others, or in another order: hand over each as it is, first in, first out")
+
+
+def _error_arrives(function: Any) -> None:
+    """Raise an error behind the second element."""
+    broken, got = ValueError("record 3 is damaged"), []
+    made = _made(function, Watched((1, 2), broken), 2)
+    try:
+        _within(lambda: _take(made, 3, got), lambda: "the iterable raised an error, and your consumer waits for ever: "
+                "catch it in the thread and hand it over")  # fmt: skip
+    except ValueError as error:
+        if error is not broken:
+            raise
+        if len(got) < 2:
+            raise Wrong(f"the error came after {len(got)} elements, not after two: let it keep its place") from None
+        return
+    raise Wrong("the iterable raised an error, and your consumer saw a normal end: hand it over, and raise it there")
+
+
+def _ahead_within_bounds(function: Any, depth: int) -> None:
+    """Hold an element now and then, and look how many were loaded meanwhile."""
+    source, got = Watched(range(_MANY)), []
+    made = _made(function, source, depth)
+    try:
+        for held in (1, 2, 7):
+            full, more = held + depth, held - len(got)
+            _within(lambda more=more: _take(made, more, got), lambda: "no element comes any more")
+            if not _loaders(source):
+                raise Wrong("the consumer's own thread takes the elements: start a thread that loads them")
+            if not _until(lambda full=full: source.taken >= full):
+                ahead = f"{source.taken - held} of {depth} elements are loaded ahead"
+                raise Wrong(f"while the consumer trains, {ahead}: let your thread load until the buffer is full")
+            if _until(lambda full=full: source.taken > full + 1, _SOON_S):  # one more may wait at the full buffer
+                ahead = f"{source.taken - held} elements are loaded ahead"
+                raise Wrong(f"{ahead}: a buffer of {depth} has no room for them, so make the thread wait")
+    finally:
+        with contextlib.suppress(Exception):
+            _within(made.close, str)
+
+
+def _ends_with_its_consumer(function: Any, depth: int, count: int) -> None:
+    """Take one of so many elements, then stop: nobody takes what the thread has loaded."""
+    source, got = Watched(range(count)), []
+    made = _made(function, source, depth)
+    _within(lambda: _take(made, 1, got), lambda: "no element comes")
+    _until(lambda: source.taken > depth)
+    time.sleep(_SOON_S)  # until the thread stands at the full buffer
+    _within(made.close, lambda: "the consumer stopped, and does not come back: your generator waits for its thread")
+    if not _until(lambda: not any(thread.is_alive() for thread in _loaders(source))):
+        raise Wrong(
+            "the consumer stopped, and your thread waits at the full buffer for ever: in a finally, tell it to stop, "
+            "and take one element out, so that it can go on"
+        )
+
+
+@shows("02.2")
+def loaded_by_hand(function: Any) -> Any:
+    """Draw when each of eight elements is loaded, with room for two: counted in elements, not in seconds."""
+    count, depth, seen = 8, 2, []
+    source = Watched(range(count))
+
+    def hold(made: Iterator[Any]) -> None:
+        """Take the elements, each when no other is loaded any more, and note how many were by then."""
+        for _ in itertools.islice(made, count):
+            _until(lambda: source.taken >= min(count, len(seen) + depth + 2), _SOON_S)
+            seen.append(source.taken)
+
+    with _quiet():
+        made = _made(function, source, depth)
+        _within(lambda: hold(made), lambda: "the consumer waits for ever")
+    lanes = {}
+    for k in range(len(seen)):
+        begin = next(n for n, taken in enumerate(seen) if taken > k)
+        lanes[f"element {k}"] = [("loaded ahead", "batch", begin, k)] * (begin < k) + [("train", "train", k, k + 1)]
+    words = "What is loaded ahead waits in the queue, or in the hand of your thread."
+    return blocks("Eight elements, room for two: which are loaded while another one trains", "steps", lanes, words)

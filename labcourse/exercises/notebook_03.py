@@ -7,11 +7,10 @@ from typing import Any
 import tensorflow as tf
 
 from labcourse import fairness
-from labcourse.exercise_data import numeric
-from labcourse.exercise_pictures import shown_as_blocks, simulated
+from labcourse.exercise_pictures import simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.pipeline_checks import bare, elements, nothing_else, pipeline, same_options, source, with_options
+from labcourse.pipeline_checks import elements, nothing_else, nothing_left_in, pipeline
 from labcourse.student_code import call
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import nodes
@@ -34,14 +33,12 @@ def _shards(names: list[str], open_shard: Any, cycle: int = 3, block: int = 2, *
     return paths.interleave(open_shard, cycle_length=cycle, block_length=block, **how)
 
 
-@exercise("03.1")
+@exercise("03.2")
 def mixed_shards(function: Any) -> None:
     """``mixed(paths, open_shard)``: three shards at the same time, two records from each in turn, in a fixed order."""
     for names, records in ((["a", "b", "c", "d", "e"], 5), ([*"hgfedcb"], 3), (["k", "j"], 4)):
         open_shard = _opener(records)
         made = pipeline(function, names, open_shard)
-        # A directed interleave, of choose_from_datasets, reads its datasets in one thread.
-        kinds = [node.kind for node in nodes(made) if "Directed" not in node.kind]
         ideas = {
             "you take one record from each shard in turn; block_length is how many": (3, 1),
             "you read all shards at the same time; cycle_length is how many": (len(names), 2),
@@ -50,10 +47,8 @@ def mixed_shards(function: Any) -> None:
         }
         wrong = {hint: _shards(names, open_shard, *numbers) for hint, numbers in ideas.items()}
         rules.data(made, _shards(names, open_shard), ordered=True, ideas=wrong)
-        if not any("Interleave" in kind for kind in kinds):
-            raise Wrong("there is no interleave in it: flat_map or a list reads one shard at a time")
-        if not any("ParallelInterleave" in kind for kind in kinds):
-            raise Wrong("one thread reads all shards in turn: num_parallel_calls makes it read them at the same time")
+        if not any("ParallelInterleave" in node.kind for node in nodes(made)):
+            raise Wrong("one thread reads all shards in turn: interleave with num_parallel_calls reads them at once")
         if made.options().deterministic is False:
             raise Wrong("the order may vary: the task says always in the same order (deterministic)")
         nothing_else(made, tf.data.Dataset.range(1))
@@ -69,14 +64,12 @@ def _at_the_same_time(function: Any) -> None:
     def own(**how: Any) -> Any:
         return _shards(names, open_shard, **how).with_options(wide)
 
-    hint = "read the three shards at the same time (num_parallel_calls)"
-    # The simulated clock cannot look into Python code of the student: only the measurement at the end finds its cost.
-    hints = {"slow": hint, "measured": "what else do you do with each record, one after the other?"}
-    task = fairness.Task((read,), own, lambda: own(num_parallel_calls=3), 0.5, records=3, slack=0.2, hints=hints)
-    fairness.grade(lambda: call(function, names, open_shard).with_options(wide), task)
+    hints = {"slow": "read the three shards at the same time (num_parallel_calls)"}
+    made, good = call(function, names, open_shard).with_options(wide), own(num_parallel_calls=3)
+    fairness.grade(made, (read,), own(), good, 0.5, records=3, slack=0.2, hints=hints)
 
 
-@shows("03.1")
+@shows("03.2")
 def shards_in_turn(function: Any) -> Any:
     """Draw five shards of five records, 4 ms each, as the student's pipeline reads them."""
     read = fairness.Stage("read", 4, asleep=True)
@@ -84,56 +77,75 @@ def shards_in_turn(function: Any) -> Any:
     with fairness.at_once():
         order = [record.decode() for record in elements(made, 25)[:8]]
     title = f"Five shards, 4 ms a record; the order begins {' '.join(order)}"
-    return simulated("03.1", made, (read,), 1, title, records=5)
+    return simulated("03.2", made, (read,), 1, title, records=5)
 
 
-@numeric(
-    "03.2", " ms", (16, 16, 30, 14), (16, 4, 30, 14), (10, 4, 50, 25.5), (3, 8, 20, 5), (21, 20, 7.5, 3),
-    (48, 16, 1, 9), (2, 4, 0.25, 0.12345), (70, 32, 2, 6.5),
-)  # fmt: skip
-def epoch_time(files: int, at_once: int, open_ms: float, stream_ms: float) -> Any:
-    """``epoch_ms(shards, at_once, open_ms, stream_ms)``: the groups that must follow each other, times one shard."""
-    one, rounds = open_ms + stream_ms, -(-files // at_once)
-    return rounds * one, {
-        "that is one group; there may be several, one after the other": one,
-        "one group too many: the last one is full": (files // at_once + 1) * one,
-        "that is one shard after the other; at_once of them wait at the same time": files * one,
-        "a group that is not full takes as long as a full one: round the groups up": files / at_once * one,
-        "the last group counts, too, even if it is not full: round up": files // at_once * one,
-    }
+#: A scan, prepared; the memory of the machine; the cores of it.
+_SCAN_MB, _MEMORY_MB, _CORES = 20, 4000, 2
+_STEPS, _BATCH, _TRAIN_MS, _BUSY = 60, 8, 50, 0.9
 
 
-@shown_as_blocks("03.2", "Ten shards, four at a time: open 50 ms, stream 25.5 ms.", "milliseconds", 10, 4, 50, 25.5)
-def groups(answer: float) -> Any:
-    """Draw ten shards, four at a time, in groups that follow each other: a reader waits for storage all the time."""
-    lanes: dict[str, list[tuple]] = {f"reader {i + 1}": [] for i in range(4)}
-    for shard in range(10):
-        begin = shard // 4 * 75.5
-        fetch = [("fetch: open", "read", begin, begin + 50, True)]
-        fetch.append((f"fetch {shard + 1}", "read", begin + 50, begin + 75.5, True))
-        lanes[f"reader {shard % 4 + 1}"] += fetch
-    return lanes, answer, f"Yours takes {answer:,.5g} ms."
+def _stages() -> tuple[fairness.Stage, fairness.Stage]:
+    """Return what fetches a scan, 200 ms that need no core, and what prepares it, 4 ms."""
+    fetch = fairness.Stage("fetch", 200, lambda x: x * 10, asleep=True)
+    return fetch, fairness.Stage("prepare", 4, lambda x: x + 1)
+
+
+def _held_mb(made: Any) -> tuple[float, str]:
+    """Return the MB of the scans that parallel calls and buffers may hold at a time, and the step that holds most."""
+    scans, found = 1, {"": 0}
+    for step in rules.chain(made).steps:
+        scans = 1 if step.kind == "Unbatch" else scans * step.settings.get("batch_size", 1)
+        for name in {"buffer_size", "num_parallel_calls"} & set(step.settings):
+            found[f"{step.kind}, {name}={step.settings[name]}"] = scans * max(step.settings[name], 0)
+    return _SCAN_MB * sum(found.values()), max(found, key=found.get)
 
 
 @exercise("03.3")
-def wide_pool(function: Any) -> None:
-    """``widened_pool(dataset, threads)``: the same elements, with a private pool of so many threads."""
-    for threads in (16, 5, 48, 1):
-        made, given = with_options(function, threads)
-        size = made.options().threading.private_threadpool_size
-        if size is None:
-            raise Wrong("the pool is as small as before: set options.threading.private_threadpool_size")
-        if size != threads:
-            raise Wrong(f"the pool has {size} threads, asked for {threads}")
-        if bare(made) is not given:
-            raise Wrong("the pool is right, but there is more than options in it: with_options() alone is asked for")
-        same_options(made, given, threading__private_threadpool_size=str(threads))
+def fed_from_afar(function: Any) -> None:
+    """``fed(scans, fetch, prepare)``: batches of eight prepared scans, in order; 90 % busy with 2 cores and 4 GB."""
+    stages, scans = _stages(), tf.data.Dataset.range(3, 3 + _STEPS * _BATCH).with_options(naive())
+    made = pipeline(function, scans, *stages)
+    chain = rules.chain(made)
+    rules.called(chain, stages)
+    with fairness.at_once():
+        fetch, prepare = stages
+        rules.data(made, scans.map(fetch).map(prepare).batch(_BATCH), ordered=True)
+    nothing_left_in(made)
+    if chain.all("Interleave", "ParallelInterleave"):
+        raise Wrong("a scan is one element, not a file of many: a map fetches it, and the task asks for one")
+    if chain.any_order:
+        raise Wrong("the order may vary from run to run: keep it (deterministic)")
+    mb, most = _held_mb(made)
+    if mb > _MEMORY_MB:
+        raise Wrong(f"up to {mb / 1000:,.1f} GB of scans are held at a time, most of them by {most}: there are 4 GB")
+    _busy_enough(made, stages, chain)
+
+
+def _busy_enough(made: Any, stages: tuple, chain: Any) -> None:
+    """Refuse a pipeline under which the accelerator of the simulated clock waits more than it may."""
+    timing = fairness.simulate(made, stages, _TRAIN_MS, cores=_CORES)
+    if 1 - timing.idle >= _BUSY:
+        return
+    parallel = [step.settings.get("num_parallel_calls", 1) for step in chain.steps if step.kind.startswith("Parallel")]
+    calls, pool = max(parallel, default=0), chain.threads or _CORES
+    if not calls:
+        hint = "one scan is fetched after the other, and each takes 200 ms"
+    elif calls < 0:
+        hint = "tf.data knows the cores, and nothing of the store: say yourself how many fetches are under way"
+    elif pool < min(calls, _BATCH * 4):
+        hint = f"{calls} calls are asked for, and {pool} threads make them: widen the pool"
+    elif not chain.all("Prefetch"):
+        hint = "the fetches stop while the accelerator trains: what stands behind the batch?"
+    else:
+        hint = "more fetches have to be under way: each takes 200 ms, and eight of them are wanted every 50 ms"
+    raise Wrong(f"on the simulated clock the accelerator is busy {1 - timing.idle:.0%} of the time: {hint}")
 
 
 @shows("03.3")
-def waiting_threads(function: Any) -> Any:
-    """Draw a map of 16 calls that wait 10 ms each, on as many threads as the student's pool has."""
-    read = fairness.Stage("read", 10, asleep=True)
-    made = pipeline(function, source(32).map(read, num_parallel_calls=tf.data.AUTOTUNE), 8).batch(8)
-    title = "Eight threads asked for, two cores: calls that wait 10 ms each"
-    return simulated("03.3", made, (read,), 5, title, cores=2)
+def fetches_under_way(function: Any) -> Any:
+    """Draw twelve batches on two cores, as the student's pipeline fetches and prepares them, without the beginning."""
+    stages = _stages()
+    made = pipeline(function, tf.data.Dataset.range(_STEPS * _BATCH).with_options(naive()), *stages)
+    title = f"Batches 8 to 19 of {_STEPS}: fetch 200 ms and prepare 4 ms a scan, train 50 ms a batch"
+    return simulated("03.3", made, stages, _TRAIN_MS, title, cores=_CORES, warmup=8, steps=20)

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import tensorflow as tf
 
 from labcourse import fairness
-from labcourse.exercise_data import numeric
-from labcourse.exercise_pictures import shown_as_blocks, simulated
+from labcourse.exercise_pictures import blocks, simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import pipeline, same_options, source
-from labcourse.student_code import call, per
+from labcourse.student_code import Watched, call, unwrapped
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import AUTOTUNE
 
+#: Seconds in which calls that run at the same time meet, and in which one call too many would begin.
+_MEET_S, _CROWD_S = 4.0, 0.02
 
-@exercise("04.1")
+
+@exercise("04.3")
 def mapped_in_parallel(function: Any) -> None:
     """``in_parallel(dataset, function)``: as many calls at a time as tf.data likes, the order kept in any case."""
 
@@ -58,64 +64,107 @@ def _faster_than_one_call(function: Any) -> None:
     """Grade the speed of it: calls that wait, on four threads of their own, so that one core is enough."""
     load, wide = fairness.Stage("load", 12, lambda x: x * 10, asleep=True), naive(threads=4)
     numbers = tf.data.Dataset.range(12).with_options(wide)
-    hints = {
-        "load": "the function is not in the graph of the map: call it there, without tf.py_function",
-        "measured": "what else happens to each element, one after the other?",
-    }
-
-    def good() -> Any:
-        return numbers.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-
-    task = fairness.Task((load,), lambda: numbers.map(load), good, 0.5, hints=hints)
-    fairness.grade(lambda: call(function, numbers, load), task)
+    hints = {"load": "the function is not in the graph of the map: call it there, without tf.py_function"}
+    good = numbers.map(load, num_parallel_calls=AUTOTUNE, deterministic=True)
+    fairness.grade(call(function, numbers, load), (load,), numbers.map(load), good, 0.5, hints=hints)
 
 
-@shows("04.1")
+@shows("04.3")
 def calls_at_once(function: Any) -> Any:
     """Draw a map of 8 ms on four modelled cores, as the student's pipeline calls it."""
     decode = fairness.Stage("decode", 8)
     made = pipeline(function, source(24), decode).batch(4)
-    return simulated("04.1", made, (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4)
+    return simulated("04.3", made, (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4)
 
 
-@numeric("04.2", " cores", (328, 4.0), (920, 2.5), (1786, 10.0), (50, 4.0), (331.5, 2.37), (50_000, 4.0))
-def cores_for_a_gpu(images_per_s: float, cpu_ms: float) -> Any:
-    """``cores_needed(images_per_s, cpu_ms)``: cores that are busy all the time, not rounded."""
-    work = images_per_s * cpu_ms
-    return work / 1000, {
-        "that is milliseconds of work per second; a core does 1000 of them": work,
-        "that is the images per second of one core, not yet the number of cores": 1000 / cpu_ms,
-        "that is the share of the accelerator that one core feeds; invert it": 1000 / work,
-        "work per second is images per second times milliseconds per image": images_per_s / cpu_ms,
-        "the task says not rounded, and a part of a core may be enough": -(-work // 1000),
-    }
+class _CountedCalls:
+    """The function of a pool: it knows how many calls run at the same time.
+
+    Nothing here is a matter of seconds: the first calls wait for each other, and a wait that is in vain says that no
+    other one runs.
+
+    Parameters
+    ----------
+    first : int
+        So many calls meet, or the pool is none.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.first, self.running, self.most, self.alone = first, 0, 0, False
+        self.lock, self.last_done = threading.Lock(), threading.Event()
+        self.meeting = threading.Barrier(max(1, first))
+
+    def __call__(self, item: int) -> int:
+        """Return the result of an item; the first one takes longest."""
+        with self.lock:
+            self.running += 1
+            self.most = max(self.most, self.running)
+        try:
+            if item < self.first:
+                self.meeting.wait(_MEET_S)
+            time.sleep(_CROWD_S)  # for one call more than is allowed
+            if item == self.first - 1:
+                self.last_done.set()
+            elif item == 0:
+                self.last_done.wait(_MEET_S)
+        except threading.BrokenBarrierError:
+            self.alone = True
+        finally:
+            with self.lock:
+                self.running -= 1
+        return item * item + 1
 
 
-@numeric("04.3", "×", (2, 4, 8), (9, 1, 4), (6, 3, 2), (1.9, 0.7, 64), (3, 1, 4), (1000, 2, 256))
-def gain_beside_the_gil(free_ms: float, gil_ms: float, cores: int) -> Any:
-    """``best_gain(free_ms, gil_ms, cores)``: speed-up over one call, if only `gil_ms` of each image holds the GIL."""
-    total = free_ms + gil_ms
-    return min(cores, total / gil_ms), {
-        "that lets all other cores rest while one is in Python: the free part of other images runs meanwhile": total
-        / (gil_ms + free_ms / cores),
-        "that needs more cores than there are": total / gil_ms,
-        "that forgets that one thread at a time is in Python, or takes the looser of the two limits": cores,
-        "only one thread at a time is in Python: that part is the limit, not the free one": min(cores, total / free_ms),
-        "that is the share of the time that the GIL is held with one call": gil_ms / total,
-    }
+@exercise("04.4")
+def mapped_by_a_pool(function: Any) -> None:
+    """``pool_map(function, items, calls)``: results in the order of the items, at most `calls` of them in flight."""
+    for items, calls_ in ((14, 3), (2, 4), (7, 2), (0, 3)):
+        work, given = _CountedCalls(min(items, calls_)), Watched(range(items))
+        made = call(function, work, iter(given), calls_)
+        if not isinstance(made, Iterable):
+            raise Wrong(f"yield the results one after the other: what you return is a {type(made).__name__}")
+        got = call(list, given.passed(made))
+        where = f"of {items} items, {calls_} calls at a time: "
+        if futures := [one for one in got if isinstance(one, Future)]:
+            raise Wrong(f"{where}{len(futures)} futures came, not results: result() waits for one and returns it")
+        right = [item * item + 1 for item in range(items)]
+        if got != right:
+            raise Wrong(where + _other_results(got, right))
+        if work.alone:
+            raise Wrong(f"{where}one call waits for the end of the other: submit more before you ask for a result")
+        if work.most > calls_:
+            raise Wrong(f"{where}{work.most} calls ran at the same time: the pool has too many threads")
+        if given.ahead > calls_ + 1:  # one may be in the hand
+            words = f"{given.ahead} items were taken and not delivered yet: of many photos that is all the memory"
+            raise Wrong(f"{where}{words}; yield the oldest result before you submit more than {calls_} calls")
 
 
-@shown_as_blocks(
-    "04.3", "Four images, each 2 ms in C++ and 4 ms in Python, which holds the interpreter.", "milliseconds", 2, 4, 8
-)
-def beside_the_gil(gain: float) -> Any:
-    """Draw four images on two of eight cores: one thread holds the interpreter, the other waits for it in turn."""
-    lanes: dict[str, list[tuple]] = {f"thread {i + 1}": [] for i in range(2)}
-    for i in range(4):
-        begin, turn = max(0, 4 * i - 2), 4 * i + 2  # a thread begins the next image when its last one is done
-        row = [("C++", "decode", begin, begin + 2), ("waits", "map", begin + 2, turn, True)]
-        row.append(("interpreter", "map", turn, turn + 4))
-        lanes[f"thread {i % 2 + 1}"] += [block for block in row if block[3] > block[2]]
-    end = per(24, gain)
-    words = f"One call at a time takes 24 ms; {gain:.4g} times faster is {end:.4g} ms, and 2 ms more at the start."
-    return lanes, end + 2, words
+def _other_results(got: list, right: list) -> str:
+    """Return what is wrong with results that are not the right ones."""
+    if got == right[: len(got)]:
+        return f"the last {len(right) - len(got)} results are missing: when no item is left, some are still in flight"
+    if sorted(map(str, got)) == sorted(map(str, right)):
+        return "all results are there, in another order: wait for the oldest call, not for the one that ends first"
+    return f"the results are {got!r:.60}, expected function(item) for each item: {right!r:.60}"
+
+
+@shows("04.4")
+def in_flight(function: Any) -> Any:
+    """Draw from when to when each item is in flight, counted in results that were delivered by then."""
+    begun: dict[int, int] = {}
+    ended: dict[int, int] = {}
+
+    def items() -> Iterator[int]:
+        for item in range(8):
+            begun[item] = len(ended)
+            yield item
+
+    for one in call(function, lambda item: item, items(), 3):
+        item = unwrapped(one)
+        if isinstance(item, int) and item in begun:
+            ended[item] = len(ended)
+    lanes = {f"item {k}": [("in flight", "decode", begun[k], ended[k] + 1)] for k in ended}
+    title = "Eight items, three calls at a time: taken, and then delivered"
+    return blocks(
+        title, "results delivered", lanes, "Right is a band of three, from the left above to the right below."
+    )

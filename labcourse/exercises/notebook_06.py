@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from labcourse import fairness
-from labcourse.exercise_data import compared, numeric, shown_as_images
+from labcourse.exercise_data import alike, compared, shown_as_images
 from labcourse.exercise_pictures import photos, simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
@@ -31,48 +31,49 @@ _SHAPES = {
 }
 
 
-@exercise("06.1")
-def batch_before_map(function: Any) -> None:
-    """``batch_first(dataset, scale, batch)``: batches of fixed size, with `scale` called once for each."""
+@exercise("06.2")
+def one_compiled_call(function: Any) -> None:
+    """``compiled_batches(dataset, change, size)``: batches of fixed size, each changed by one compiled call."""
     for (count, height, width), size in (((10, 2, 2), 4), ((10, 2, 2), 3), ((23, 3, 5), 5)):
         images = np.arange(count * height * width * 3, dtype=np.float32).reshape(count, height, width, 3)
         given = tf.data.Dataset.from_tensor_slices(images)
         ranks: list[int | None] = []
 
-        def scale(given: Any, note: Any = ranks.append) -> Any:
+        def change(given: Any, note: Any = ranks.append) -> Any:
             note(given.shape.rank)
             return given * tf.cast(tf.shape(given)[0], given.dtype)  # the pixels tell how many images a call got
 
-        made = pipeline(function, given, scale, size)
+        made = pipeline(function, given, change, size)
         if not ranks:
-            raise Wrong("scale was never called: it belongs into a map")
+            raise Wrong("change was never called: it belongs into a map")
         if 3 in ranks:
-            raise Wrong("scale is called once for each image: put the batch in front of the map")
+            raise Wrong("change is called once for each image: put the batch in front of the map")
         if getattr(made.element_spec, "shape", images.shape)[0] is None:
             raise Wrong("the graph does not know the size of a batch, so XLA compiles anew: drop_remainder=True helps")
-        scaled = tf.data.Dataset.from_tensor_slices(images * size)
-        rules.data(made, scaled.batch(size, drop_remainder=True), ordered=True)
+        inside = [op for step in rules.chain(made).every for op in step.inside]
+        if not any(op.attr["_XlaMustCompile"].b for op in inside):
+            words = "one operation after the other, each through memory"
+            raise Wrong(
+                f"the operations of change run {words}: tf.function(change, jit_compile=True) makes one of them"
+            )
+        changed = tf.data.Dataset.from_tensor_slices(images * size)
+        rules.data(made, changed.batch(size, drop_remainder=True), ordered=True)
         nothing_else(made, given)
 
 
-@shows("06.1")
-def calls_of_scale(function: Any) -> Any:
+@shows("06.2")
+def calls_of_change(function: Any) -> Any:
     """Draw ten images through the student's pipeline: a call costs 3 ms, and an image 1 ms in it."""
-    scale = fairness.Stage("scale", 1, lambda x: x / 2, call_ms=3, rank=3)
+    change = fairness.Stage("change", 1, lambda x: x / 2, call_ms=3, rank=3)
     images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(naive())
-    made = pipeline(function, images, scale, 4)
-    return simulated("06.1", made, (scale,), 4, "Ten images: 3 ms for a call of scale, 1 ms for an image")
+    made = pipeline(function, images, change, 4)
+    return simulated("06.2", made, (change,), 4, "Ten images: 3 ms for a call of change, 1 ms for an image")
 
 
 def _pixels(function: Any, images: np.ndarray, deltas: np.ndarray) -> np.ndarray:
     """Return what the graph of the student's function makes of some images."""
     traced = _traced(function, images, deltas)
-    got = traced(tf.constant(images), tf.constant(deltas))
-    if isinstance(got, (tuple, list, dict)):
-        raise Wrong(f"return the images alone, not a {type(got).__name__}")
-    got = np.asarray(got)
-    if got.shape != images.shape:
-        raise Wrong(f"the result has shape {got.shape}, the images {images.shape}")
+    got = alike(traced(tf.constant(images), tf.constant(deltas)), images)
     ops = _ops(traced)
     if any(op in PYTHON_OPS for op in ops):
         raise Wrong("numpy_function and py_function leave the graph for Python: use functions of tf")
@@ -102,7 +103,7 @@ def _some_images(shape: tuple[int, ...], *deltas: float) -> tuple[np.ndarray, np
 
 
 @compared(
-    "06.2",
+    "06.3",
     _some_images((3, 3, 5, 3), 0.1, -0.3, 0.5),
     _some_images((5, 4, 2, 3), -1.5, 0.25, 0, 1.5, -0.01),
     read=_pixels,
@@ -163,20 +164,4 @@ def _any_pixels(function: Any, *given: np.ndarray) -> np.ndarray:
 
 _PHOTOS = "Three images and their numbers: 0.1, -0.3 and 0.5."
 _DELTAS = np.float32([0.1, -0.3, 0.5])
-shown_as_images("06.2", lambda: (photos(3) / np.float32(255), _DELTAS), _PHOTOS, read=_any_pixels)
-
-
-@numeric(
-    "06.3", " times", (50, 5, 128), (50, 3000, 32), (20, 20, 1), (90, 10, 10), (70, 13, 3), (5000, 1, 256),
-    along="batch",
-)  # fmt: skip
-def batching_gain(overhead: float, work: float, batch: int) -> Any:
-    """``gain(overhead_us, work_us, batch)``: (overhead + work) over (overhead / batch + work)."""
-    old, new = overhead + work, overhead / batch + work
-    return old / new, {
-        "that is the share of time that is left; the gain is its inverse": new / old,
-        "only the overhead is shared by the batch; the work is there for every image": batch,
-        "that says how much faster; how many times as fast is one more": old / new - 1,
-        "that is the time of a whole batch: divide all of it by batch": old / (overhead + work * batch),
-        "it is the overhead that is shared, not the work": old / (overhead + work / batch),
-    }
+shown_as_images("06.3", lambda: (photos(3) / np.float32(255), _DELTAS), _PHOTOS, read=_any_pixels)

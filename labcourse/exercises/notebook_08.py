@@ -1,174 +1,224 @@
-"""Exercises of notebook 08, offload_to_an_fpga."""
+"""Exercises of notebook 08, build_a_circuit: a unit that clips, a fault among cycles, a register in a loop."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable
+import functools
+import numbers
 from typing import Any
 
 import numpy as np
 
-from labcourse.exercise_data import compared, numeric, shown_as_images
-from labcourse.exercise_pictures import photos
-from labcourse.fairness import timeouts
-from labcourse.grading import Wrong
+from labcourse.exercise_data import compared
+from labcourse.grading import Wrong, shows
+from labcourse.student_code import call
+from labkit.timeline.run import CYCLE_NS
+from labkit.timeline.timeline import Timeline
+
+#: Look-up tables and registers that a unit which clips may take: with comparisons it takes about twenty of the first.
+_MOST_CELLS, _MOST_REGISTERS = 30, 9
+#: How often producer and consumer rest in a check.
+_NEVER, _OFTEN = (0.0, 0.0), (0.4, 0.3)
+#: The bits of a value on each side, and whether one is a sign.
+_BITS = {"input": (10, True), "output": (8, False)}
 
 
-def _run(source: Any, name: str, arguments: list, size: tuple[int, ...]) -> np.ndarray:
-    """Run the student's kernel in a process of its own; return what it wrote."""
-    from labextras import offload
+def _answers(circuit: Any, values: tuple, rests: tuple[float, float]) -> tuple[int, ...]:
+    """Return what comes out of the student's circuit."""
+    return tuple(_simulated(circuit, values, rests).outputs.tolist())
 
-    if not isinstance(source, str):
-        raise Wrong(f"pass the source of the kernel as a text, not {type(source).__name__} {source!r:.40}")
-    if source.strip() in ("", "..."):
+
+def _simulated(circuit: Any, values: tuple, rests: tuple[float, float]) -> Any:
+    from amaranth.hdl import Value
+
+    from labextras.offload import hardware
+
+    unit = call(circuit)
+    if not callable(getattr(unit, "elaborate", None)):
+        raise Wrong(f"pass the class of the circuit, not what gives {type(unit).__name__} {unit!r:.40}")
+    if unit.elaborate(None) is None:
         raise NotImplementedError
-    if not re.search(rf"\b{name}\s*\(", source):
-        raise Wrong(f"there is no kernel called {name}: keep the name of the specification")
+    ports = {side: getattr(unit, side) for side in _BITS if hasattr(unit, side)}  # without one, nothing simulates
+    found = {side: Value.cast(port.payload).shape() for side, port in ports.items() if hasattr(port, "payload")}
+    if other := {side: shape for side, shape in found.items() if (shape.width, shape.signed) != _BITS[side]}:
+        raise Wrong(f"leave the ports as they were: {', '.join(f'{side} is {shape}' for side, shape in other.items())}")
     try:
-        tried = offload.try_kernel(source, name, arguments, size, limit_s=timeouts.LIMIT_S)
-    except offload.NoDevice as error:
-        raise Wrong(f"no kernel can be checked on this machine: {error}") from None
-    if not tried.ok:
-        raise Wrong(tried.text)
-    written = [made for made in tried.outputs.values() if made.shape == arguments[1].shape]
-    if not written:
-        raise Wrong("the kernel writes nothing: out is a __global float *, without const")
-    return tried.outputs.get("out", written[-1])
+        return hardware.simulate(call(circuit), np.array(values), rest=rests[0], pause=rests[1], seed=8)
+    except hardware.NeverAnswers as error:
+        raise Wrong(f"{error}: input.ready is 1 where the register is free, output.valid where it is full") from None
 
 
-def _far(got: np.ndarray, want: np.ndarray) -> np.ndarray:
-    """Return the differences; what is no number is infinitely far away."""
-    return np.nan_to_num(np.abs(got.astype(np.float64) - want), nan=math.inf)
+def _registered_and_small(circuit: Any, *case: Any) -> None:
+    """Refuse a circuit without a register on its way, and one that takes too much, where Yosys is there to count."""
+    made = _simulated(circuit, *case)
+    enters, leaves = (sorted(_when(made, lane, "moves")) for lane in ("input", "consumer"))
+    if same := [cycle for cycle, left in zip(enters, leaves, strict=True) if left <= cycle]:
+        raise Wrong(
+            f"no register is between input and output: what comes in in cycle {same[0]} leaves in that cycle; let "
+            "output.valid and output.payload be registers (m.d.sync), which change at the next tick"
+        )
+    lanes = {lane.name for lane in Timeline(made.trace).lanes} - {"input", "consumer"}
+    empty = frozenset.intersection(*(_when(made, lane, "starved") for lane in lanes))
+    if vain := sorted(empty & _when(made, "input", "blocked")):
+        raise Wrong(f"right, but in cycle {vain[0]} a value waits, and the register is empty: input.ready is 1 there")
+    if (used := _used(circuit)) is None:
+        return
+    for kind, most in (("cells", _MOST_CELLS), ("registers", _MOST_REGISTERS)):
+        if used[kind] > most:
+            raise Wrong(f"right, but it takes {used[kind]} {kind}, and {most} are enough: eight bits and one for valid")
 
 
-def _clipped(source: Any, given: np.ndarray, low: np.float32, high: np.float32) -> np.ndarray:
-    """Return what the student's kernel writes; where it writes nothing there is 777."""
-    return _run(source, "clip_values", [given, np.full(given.shape, 777, np.float32), low, high], given.shape)
+@functools.lru_cache(maxsize=4)
+def _used(circuit: Any) -> dict[str, int] | None:
+    """Return how many cells the student's circuit takes; None where the tools are missing."""
+    from labextras.offload import hardware
+
+    try:
+        return hardware.synthesise(call(circuit))
+    except hardware.ToolError:
+        return None
 
 
-def _no_loop(source: str, *case: Any) -> None:
-    code = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.DOTALL)
-    if re.search(r"\b(for|while)\s*\(|\b(do|goto)\b", code):
-        raise Wrong("one value a work-item: take away the loop, the work-items are the loop")
+def _not_clipped(got: tuple, right: tuple, case: tuple, every: Any) -> str:
+    values, (rest, _) = case
+    who = "a consumer that rests now and then" if rest else "a consumer that never rests"
+    if len(got) != len(right):
+        words = "take a value only where the register is free, and give each one once"
+        return f"{len(got)} values come out of {len(right)} with {who}: {words}"
+    at = next(k for k, pair in enumerate(zip(got, right, strict=True)) if pair[0] != pair[1])
+    return f"with {who}, {values[at]} becomes {got[at]}, expected {right[at]}"
 
 
-def _not_clipped(got: np.ndarray, right: np.ndarray, case: tuple, every: Any) -> str:
-    """Return which values were never written, or one that is wrong."""
-    if missed := int((got == 777).sum()):
-        words = "every work-item has its own i, there may be any number of them, and each writes its out[i]"
-        return f"{missed} of {got.size} values of out were never written: {words}"
-    at = int(np.argmax(_far(got, right)))
-    return f"in[{at}] = {case[0][at]:g} became {got[at]:g}, expected {right[at]:g}"
+_EDGES = (-512, -300, -256, -255, -1, 0, 1, 100, 254, 255, 256, 257, 300, 510, 511)
+_MANY = tuple(np.random.default_rng(8).integers(-512, 512, 80).tolist())
 
 
-def _values(low: float, high: float, count: int) -> tuple[np.ndarray, np.float32, np.float32]:
-    """Return values on both sides of two limits, and the limits."""
-    given = np.random.default_rng(count).uniform(-2, 2, count).astype(np.float32)
-    given[:4] = [low, high, low - 1e-6, high + 1e-6]
-    return given, np.float32(low), np.float32(high)
+@compared("08.1", (_EDGES, _NEVER), (_MANY, _OFTEN), read=_answers, differs=_not_clipped, then=_registered_and_small)
+def clip_circuit(values: tuple, rests: tuple[float, float]) -> Any:
+    """``Clip``: a stream of signed numbers of ten bits, each clipped to 0 to 255."""
+    number = np.array(values)
 
+    def made(result: np.ndarray) -> tuple[int, ...]:
+        return tuple((result & 255).tolist())
 
-@compared(
-    "08.1",
-    _values(0.0, 1.0, 1037),
-    _values(-0.25, 0.5, 64),
-    _values(0.3, 1.7, 4099),
-    read=_clipped,
-    same=np.array_equal,
-    differs=_not_clipped,
-    then=_no_loop,
-)
-def clip_kernel(given: np.ndarray, low: np.float32, high: np.float32) -> Any:
-    """``clip_values(in, out, low, high)``: every value at least `low` and at most `high`, one value a work-item."""
-    swapped = np.where(given < low, high, np.where(given > high, low, given))
-    return np.clip(given, low, high), {
-        "the result is the input: nothing is clipped": given,
-        "values above high stay as they are: clip at the upper end, too": np.maximum(given, low),
-        "values below low stay as they are: clip at the lower end, too": np.minimum(given, high),
-        "low and high are arguments; do not write 0 and 1 into the kernel": np.clip(given, 0, 1),
-        "too small becomes high and too large becomes low: the two are swapped": swapped,
+    return made(number.clip(0, 255)), {
+        "nothing is clipped: the lower eight bits alone wrap around": made(number),
+        "what is above 255 wraps around: choose 255 there": made(np.maximum(number, 0)),
+        "what is below 0 wraps around: choose 0 there": made(np.minimum(number, 255)),
+        "below 0 becomes 255 and above 255 becomes 0: the two are exchanged": made(
+            np.where(number < 0, 255, np.where(number > 255, 0, number))
+        ),
     }
 
 
-def _grey(low: float, high: float) -> np.ndarray:
-    """Return a photo in grey, from black at `low` to white at `high`."""
-    return (low + photos(1)[0].mean(-1) / 255 * (high - low)).astype(np.float32)
+@shows("08.1")
+def cycles_of_the_clip(circuit: Any) -> Any:
+    """Draw the student's circuit cycle by cycle, beside a consumer that rests."""
+    from labkit.views.widget import show
+
+    trace, used = _simulated(circuit, _EDGES, _OFTEN).trace, _used(circuit)
+    counted = "cells not counted (Yosys is not installed)" if used is None else f"{used['cells']} cells"
+    return show(trace, title=f"your Clip · {counted}")
 
 
-_CLIPPED = "A grey photo from -0.5 to 2, clipped to 0 and 1; what was never written is 777."
-_LIMITS = np.float32(0), np.float32(1)
-shown_as_images("08.1", lambda: (_grey(-0.5, 2).ravel(), *_LIMITS), _CLIPPED, low=-0.5, high=2.0, shape=(48, 48))
+#: What the notebook simulates: 24 bytes, a producer and a consumer that rest.
+FAULT = {"delta": 100, "rest": 0.3, "pause": 0.3, "seed": 3}
 
 
-def _smaller(source: Any, plane: np.ndarray, height: int, width: int) -> np.ndarray:
-    """Return what the student's kernel writes; where it writes nothing there is -777."""
-    sizes = map(np.int32, (*plane.shape, height, width))
-    return _run(source, "resize", [plane, np.full((height, width), -777, np.float32), *sizes], (width, height))
+def _cycles(answer: Any) -> frozenset[int]:
+    """Return the numbers of cycles that the student names."""
+    if isinstance(answer, (str, bytes)) or not hasattr(answer, "__iter__"):
+        raise Wrong(f"give a list of numbers of cycles, not {type(answer).__name__} {answer!r:.40}")
+    if not (given := list(answer)):
+        raise NotImplementedError
+    if wrong := [one for one in given if isinstance(one, bool) or not isinstance(one, numbers.Integral)]:
+        raise Wrong(f"the numbers of cycles are whole numbers, not {wrong[0]!r:.40}")
+    return frozenset(map(int, given))
 
 
-def _not_resized(got: np.ndarray, right: np.ndarray, case: tuple, every: Any) -> str:
-    if (got == -777).any():
-        return f": {int((got == -777).sum())} of {got.size} pixels of out were never written"
-    y, x = np.unravel_index(np.argmax(_far(got, right)), got.shape)
-    return f": pixel ({y}, {x}) is {got[y, x]:.2f}, expected {right[y, x]:.2f}"
+def _other_cycles(got: frozenset, right: frozenset, case: tuple, every: Any) -> str:
+    missed, more = sorted(right - got), sorted(got - right)
+    words = [f"{len(missed)} cycles more lose a value"] if missed else []
+    words += [f"in cycle {more[0]} nothing is lost"] if more else []
+    return f"{' and '.join(words)}: look where the input moves while the output is blocked"
 
 
-def _plane(height: int, width: int) -> np.ndarray:
-    return np.random.default_rng(82).uniform(0, 255, (height, width)).astype(np.float32)
-
-
-@compared(
-    "08.2",
-    (_plane(37, 53), 24, 17),
-    (_plane(5, 7), 11, 13),
-    (_plane(1, 9), 3, 4),
-    read=_smaller,
-    same=lambda mine, other: bool(_far(mine, other).max() < 1e-2),
-    where=lambda mine, plane, height, width: "{}x{} to {}x{}".format(*plane.shape, height, width),
-    differs=_not_resized,
-)
-def resize_kernel(plane: np.ndarray, height: int, width: int) -> Any:
-    """``resize(in, out, in_height, in_width, out_height, out_width)``: one plane, bilinear, half-pixel centres."""
-    from labextras.offload import twins
-
-    def mixed(centre: float = 0.5, weigh: Callable[[np.ndarray], np.ndarray] = lambda share: share) -> np.ndarray:
-        """Mix the four pixels around each position, where a pixel's centre lies so far behind its edge."""
-        made = plane.astype(np.float64)
-        for axis, out in enumerate((height, width)):
-            last = made.shape[axis] - 1
-            at = np.clip((np.arange(out) + centre) * (last + 1) / out - centre, 0, last)
-            first = np.floor(at).astype(int)
-            share = weigh(at - first).reshape((-1, 1) if axis == 0 else (1, -1))
-            made = made.take(first, axis) * (1 - share) + made.take(np.minimum(first + 1, last), axis) * share
-        return made
-
-    return twins.resize_bilinear(plane, height, width), {
-        "centres of pixels lie at one half: the position is (x + 0.5) * in / out - 0.5": mixed(0.0),
-        "that is the mean of the four pixels; mix them by their distances": mixed(weigh=lambda share: 0 * share + 0.5),
-        "the nearer pixel has the larger share: the two shares are exchanged": mixed(weigh=lambda share: 1 - share),
-        "that is the nearest pixel; mix it with its neighbours by their distances": mixed(weigh=np.round),
-        "that is one pixel of the four; mix the four by their distances": mixed(weigh=lambda share: 0 * share),
+@compared("08.2", (), read=_cycles, differs=_other_cycles)
+def lost_values() -> Any:
+    """``lost_in``: the cycles in which the faulty circuit loses a value."""
+    made = _faulty()
+    moves, blocked = _when(made, "input", "moves"), _when(made, "faulty brighten", "blocked")
+    lost = moves & blocked
+    return lost, {
+        "blocked alone loses nothing: in some of these cycles no value comes in": blocked,
+        "cycles are counted from 0": frozenset(k + 1 for k in lost),
+        "those are the values; the numbers of the cycles are on the axis": frozenset(range(24))
+        - {value - FAULT["delta"] for value in made.outputs.tolist()},
     }
 
 
-_RESIZED = "A grey photo of 37 × 48 pixels, to 24 × 17; what was never written is -777."
-shown_as_images("08.2", lambda: (_grey(0, 255)[:37], 24, 17), _RESIZED, high=255.0)
+@functools.cache
+def _faulty() -> Any:
+    from labextras.offload import hardware
+
+    return hardware.simulate(hardware.circuit("faulty brighten"), np.arange(24), **FAULT)
 
 
-@numeric(
-    "08.3", " decoders", (115_000, 1.15, 175_000, 243), (90_000, 0.9, 100_000, 250), (50_000, 0.5, 5e4, 300),
-    (100_000, 1, 101_000, 500), (20_000, 2, 500_000, 100), (115_000, 1, 34_502, 100), (115_000, 1, 34_498, 100),
-    (3_000_000, 0.01, 59_000_000, 100), (3_000_000, 0.01, 71_000_000, 100), along="cycles",
-)  # fmt: skip
-def decoders_to_fill(photo_bytes: float, gb_s: float, cycles: float, clock_mhz: float) -> Any:
-    """``decoders(photo_bytes, gb_s, cycles, clock_mhz)``: how many decoders use up what the link carries."""
-    link, one = gb_s * 1e9 / photo_bytes, clock_mhz * 1e6 / cycles
-    right = math.ceil(link / one - 1e-9)
-    return right, {
-        "one too many: fewer use up the link, too": right + 1,
-        "round once, at the end": math.ceil(math.ceil(link) / one),
-        "GB are gigabytes already; do not multiply by 8": math.ceil(8 * link / one),
-        "rounded down: so many leave a part of the link unused": math.floor(link / one),
-        "no part of a decoder can be built: round up": link / one,
+def _when(made: Any, stream: str, state: str) -> frozenset[int]:
+    """Return the cycles in which a stream is blocked, or moves a value."""
+    timeline = Timeline(made.trace)
+    (lane,) = (lane for lane in timeline.lanes if lane.name == stream)
+    found: set[int] = set()
+    for start, end, code in zip(lane.start_ns.tolist(), lane.end_ns.tolist(), lane.name_id.tolist(), strict=True):
+        name = timeline.names[code]
+        if name == state or (state == "moves" and name.lstrip("-").isdigit()):
+            found.update(range(start // CYCLE_NS, end // CYCLE_NS))
+    return frozenset(found)
+
+
+def _pair(answer: Any) -> tuple[str, float]:
+    if not isinstance(answer, (tuple, list)) or len(answer) != 2 or isinstance(answer[1], (bool, str)):
+        raise Wrong(f"give a pair, such as ('reader block', -3.5), not {answer!r:.60}")
+    choice, gain = answer
+    if choice not in (rows := list(_rates())):
+        raise Wrong(f"there is no row {choice!r:.40}; allowed: {', '.join(map(repr, rows))}")
+    if not isinstance(gain, numbers.Real):
+        raise Wrong(f"the gain is a number of million codes per second, not {gain!r:.40}")
+    return choice, float(gain)
+
+
+def _same_choice(mine: tuple[str, float], other: tuple[str, float]) -> bool:
+    return mine[0] == other[0] and abs(mine[1] - other[1]) <= 0.5
+
+
+def _other_register(mine: tuple[str, float], right: tuple[str, float], case: tuple, every: Any) -> str:
+    """Return which half of the pair is wrong, and the way to it; never the answer."""
+    if mine[0] != right[0]:
+        return f"{mine[0]!r} does not read the most codes per second: divide the clock of each row by its interval"
+    return (
+        f"the row is right, the gain {mine[1]:g} is not: take the codes per second of the best row with one more "
+        "register, less those of 'reader block'"
+    )
+
+
+@functools.cache
+def _rates() -> dict[str, tuple[float, int]]:
+    """Return clock and interval of the readers with block memory; the first has no further register."""
+    from labextras.offload import hardware
+
+    names = (name for name in hardware.CIRCUITS if name.startswith("reader block"))
+    return {name: (hardware.place(name).mhz, hardware.CIRCUITS[name].interval) for name in names}
+
+
+@compared("08.3", (), read=_pair, same=_same_choice, differs=_other_register)
+def best_register() -> Any:
+    """``register``: the fastest reader, and the million codes per second that the best register gains."""
+    rate = {name: clock / interval for name, (clock, interval) in _rates().items()}
+    plain, *others = (clock for clock, _ in _rates().values())
+    unit, *units = rate.values()
+    best, more, gain = max(rate, key=rate.__getitem__), max(others) - plain, max(units) - unit
+    return (best, gain), {
+        "that is the gain in MHz; a clock with an interval of 3 reads a code in every third cycle": (best, more),
+        "the interval is 3 with a register, and 2 without": (best, more / 2),
+        "divide each clock by its own interval before you take the difference": (best, more / 3),
+        "the gain is what the register adds: with it less without it": (best, -gain),
     }

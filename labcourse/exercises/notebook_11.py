@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from labcourse.exercise_data import compared, numeric
+from labcourse.exercise_data import alike, compared, numeric
 from labcourse.exercise_pictures import images
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.student_code import call
@@ -31,22 +31,6 @@ def photos_for_an_interval(accuracy: float, points: float) -> Any:
         "the points are those to each side, half of the interval": math.ceil(spread * (2 * half) ** 2),
         "points are hundredths: 2 points are 0.02": math.ceil(spread * (half / 100) ** 2),
         "that is the worst case, p = 0.5; here the accuracy is known": math.ceil(0.25 * half**2),
-    }
-
-
-@numeric(
-    "11.2", " s", (1046, 10_000, 35, 1.3), (100, 1_000, 50, 0), (60, 525, 80, 79), (30, 400, 5, 20),
-    (0.75, 10, 30, 5), (12.5, 7, 3.25, 1.125), along="wait_after_ms",
-)  # fmt: skip
-def training_without_waits(before_s: float, steps: int, wait_before_ms: float, wait_after_ms: float) -> Any:
-    """``total_s(before_s, steps, wait_before_ms, wait_after_ms)``: how long a training takes with other waits."""
-    saved = steps * (wait_before_ms - wait_after_ms)
-    return before_s - saved / 1e3, {
-        "the waits are in milliseconds and the total is in seconds": before_s - saved,
-        "the sign: a shorter wait makes the training shorter": before_s + saved / 1e3,
-        "that is the time that is saved, not the time that the training takes": saved / 1e3,
-        "every step waits, not one": before_s - (wait_before_ms - wait_after_ms) / 1e3,
-        "the new wait is not nothing: it stays in each step": before_s - steps * wait_before_ms / 1e3,
     }
 
 
@@ -136,8 +120,6 @@ def served_beside_trained(function: Any) -> Any:
         file = Path(folder, "photo.jpg")
         file.write_bytes(generator.make(3, 7))
         photo, right = pixels.shrink(file.read_bytes()).numpy(), _trained(str(file))
-        made = np.squeeze(np.asarray(call(function, str(file))))
-    if made.shape != right.shape:
-        raise Wrong(f"the shape is {made.shape}, expected {right.shape}")
+        made = alike(np.squeeze(np.asarray(call(function, str(file)))), right)
     low, high = float(right.min()), float(right.max())
     return images({"": (photo, made, right)}, "One photo as it is served.", low, high)

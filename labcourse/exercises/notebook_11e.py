@@ -7,7 +7,8 @@ import statistics
 from typing import Any
 
 from labcourse.exercise_data import compared, numeric
-from labcourse.grading import Wrong
+from labcourse.exercise_pictures import blocks
+from labcourse.grading import Wrong, shows
 from labcourse.student_code import call, unwrapped
 
 
@@ -25,17 +26,11 @@ def layers_in_a_row(blocks: list[int]) -> Any:
 
 
 _RUNS = (
-    ([92.1, 92.8, 91.8], [87.9, 89.9, 88.0]),
-    ([16.4, 29.9, 27.9], [92.1, 92.8, 91.8]),
-    ([92.1, 92.8, 91.8], [91.0, 91.0, 92.0]),
-    ([90.0, 91.0], [91.0, 92.0]),
-    ([91.0, 92.0], [90.0, 91.0]),
-    ([80.0, 99.0, 85.0], [90.0, 86.0]),
-    ([90.0, 91.0, 92.0, 93.0], [89.0]),
-    ([60.0, 95.0, 96.0], [70.0, 71.0, 72.0]),
-    ([90.4, 90.3], [90.2, 90.1]),
-    ([80.0, 95.0, 99.0], [79.5, 79.0, 60.0]),
-)
+    ([92.1, 92.8, 91.8], [87.9, 89.9, 88.0]), ([16.4, 29.9, 27.9], [92.1, 92.8, 91.8]),
+    ([92.1, 92.8, 91.8], [91.0, 91.0, 92.0]), ([90.0, 91.0], [91.0, 92.0]), ([91.0, 92.0], [90.0, 91.0]),
+    ([80.0, 99.0, 85.0], [90.0, 86.0]), ([90.0, 91.0, 92.0, 93.0], [89.0]), ([60.0, 95.0, 96.0], [70.0, 71.0, 72.0]),
+    ([90.4, 90.3], [90.2, 90.1]), ([80.0, 95.0, 99.0], [79.5, 79.0, 60.0]),
+)  # fmt: skip
 
 
 def _true_or_false(function: Any, one: list[float], other: list[float]) -> bool:
@@ -64,3 +59,12 @@ def runs_apart(one: list[float], other: list[float]) -> Any:
         "one low run is a run, too: no median": middle,
         "they are apart, if only by a tenth: do not round": min(first) > max(second) or max(first) < min(second),
     }
+
+
+@shows("11.9")
+def runs_on_a_ruler(function: Any) -> Any:
+    """Draw from the lowest to the highest run of two lists, and write the student's verdict above."""
+    one, other = [87.9, 89.9, 88.0], [92.1, 92.8, 89.4]
+    verdict = _true_or_false(function, one, other)
+    lanes = {f"{min(v)} – {max(v)} %": [("", "train", min(v) - 85, max(v) - 85)] for v in (one, other)}
+    return blocks(f"Runs of {one} and of {other}.", "points above 85 %", lanes, f"Yours is {verdict}.")

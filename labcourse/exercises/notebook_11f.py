@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from labcourse.exercise_data import array, close, compared
-from labcourse.exercise_pictures import record
+from labcourse.exercise_pictures import blocks, record
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.student_code import call
 
@@ -88,3 +88,14 @@ def balanced_weights(labels: np.ndarray, classes: int) -> Any:
         "a class of many photos has the larger weights; it needs the smaller ones": classes * counts / len(labels),
         "that is the number of photos of each class, and the larger weights; it needs the smaller ones": counts,
     }
+
+
+@shows("11.13")
+def weights_of_classes(function: Any) -> Any:
+    """Draw the student's weights of the photos of each class, one behind the other, as long as their sum."""
+    labels = np.array([0, 0, 1, 0, 2, 0, 2, 0])
+    made = np.abs(_weights(function, labels, 3))
+    sums = {f"class {k}": zip(made[labels == k], np.cumsum(made[labels == k]), strict=True) for k in range(3)}
+    lanes = {name: [(f"{one:.3g}", "decode", end - one, end) for one, end in ends] for name, ends in sums.items()}
+    words = f"The mean of yours is {made.mean():.3g}."
+    return blocks(f"The labels {labels.tolist()}.", "sum of the weights of a class", lanes, words)

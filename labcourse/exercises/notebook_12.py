@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from labcourse.exercise_data import numeric
-from labcourse.exercise_pictures import photos, record
+from labcourse.exercise_pictures import parts, photos, record
 from labcourse.fairness import rules, timeouts
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import nothing_else, pipeline
@@ -91,14 +91,9 @@ def part_of_a_table(function: Any) -> None:
         raise Wrong("every worker reads the labels of all rows: where id % workers = worker chooses them") from None
 
 
-def _own_rows(function: Any, ids: Sequence[int], workers: int, worker: int, label: str, *more: str) -> None:
-    """Check the answer on a table of so many rows, with a column for their labels."""
-
-    def labels(rows: list[int]) -> np.ndarray:
-        return 7 * np.int64(rows) % 31
-
-    given = tf.data.Dataset.from_tensor_slices
-    mine = [number for number in ids if number % workers == worker]
+@contextlib.contextmanager
+def _table(ids: Sequence[int], label: str, *more: str) -> Iterator[str]:
+    """Write a table of so many rows, with a column for their labels."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "photos.sqlite")
         with contextlib.closing(sqlite3.connect(path)) as link:
@@ -108,7 +103,28 @@ def _own_rows(function: Any, ids: Sequence[int], workers: int, worker: int, labe
             for line in (f"alter table photos add column {label}", *more):
                 link.execute(line)
             link.commit()
-        made = pipeline(function, str(path), workers, worker)
+        yield str(path)
+
+
+@shows("12.2")
+def rows_of_three_workers(function: Any) -> Any:
+    """Draw the labels of twelve rows, and those that each of three workers gets."""
+    with _table(range(1, 13), "label integer", "update photos set label = 7 * id % 31") as path:
+        made = [timeouts.pull_with_timeout(pipeline(function, path, 3, k)) for k in range(3)]
+    mine, labels = ([int(np.ravel(one)[0]) for one in part] for part in made), [7 * n % 31 for n in range(1, 13)]
+    return parts("The labels of 12 rows, and 3 workers.", "rows", labels, "worker", mine)
+
+
+def _own_rows(function: Any, ids: Sequence[int], workers: int, worker: int, label: str, *more: str) -> None:
+    """Check the answer on a table of so many rows, with a column for their labels."""
+
+    def labels(rows: list[int]) -> np.ndarray:
+        return 7 * np.int64(rows) % 31
+
+    given = tf.data.Dataset.from_tensor_slices
+    mine = [number for number in ids if number % workers == worker]
+    with _table(ids, label, *more) as path:
+        made = pipeline(function, path, workers, worker)
         if dropped := {node.kind for node in nodes(made)} & {"Shard", "Filter", "Skip", "Take"}:
             raise Wrong(f"{dropped.pop().lower()}() comes after the query: every worker reads the whole table")
         if isinstance(made.element_spec, tuple) and len(made.element_spec) == 1:

@@ -10,8 +10,9 @@ import numpy as np
 import tensorflow as tf
 
 from labcourse.exercise_data import array, compared
-from labcourse.fairness import rules
-from labcourse.grading import Wrong, exercise
+from labcourse.exercise_pictures import blocks, in_turn
+from labcourse.fairness import rules, timeouts
+from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import nothing_else, pipeline
 
 
@@ -78,6 +79,15 @@ def vectors_of_words(line: str, vocabulary: list[str], table: np.ndarray, length
     }
 
 
+@shows("12.4")
+def rows_of_a_line(function: Any) -> Any:
+    """Draw the words of a line, and below them the rows of the table that the student returns."""
+    case = _table(["photo", "a", "large", "circle"], "a photo of a circle", 7)
+    lanes = {"line": in_turn(case[0].split()), "your rows": in_turn(_rows(function, *case))}
+    known = ", ".join(f"{word} {row}" for row, word in enumerate(case[1], 2))
+    return blocks("Vectors of a line, 7 rows.", "places", lanes, f"Rows of the table: {known}; -1 is none of them.")
+
+
 _NUMBERS = {word: number for number, word in enumerate(["", "[UNK]", "a", "red", "photo", "circle", "of", "two"])}
 _TEXTS = (
     ["Photo 1: a RED circle!", "a  red dog", "", "Two photos of a circle - of two", " A circle."],
@@ -113,6 +123,20 @@ def batches_of_numbers(function: Any) -> None:
                 many = f"{name} is called {calls.count(name)} times for {batches} batches"
                 raise Wrong(f"{many}: batch first, then call it once for each batch of {size} lines")
         nothing_else(made, given)
+
+
+@shows("12.5")
+def two_batches(function: Any) -> Any:
+    """Draw two batches of two lines as the student makes them."""
+    given = tf.data.Dataset.from_tensor_slices(_TEXTS[0][:4])
+    of_words = _batchwise("lookup", [], lambda word: _NUMBERS.get(word, 1), tf.int64)
+    made = timeouts.pull_with_timeout(
+        pipeline(function, given, _batchwise("clean", [], _clean, tf.string), of_words, 2)
+    )
+    lines = {
+        f"batch {b}, line {k}": in_turn(line) for b, of in enumerate(made, 1) for k, line in enumerate(of.numpy(), 1)
+    }
+    return blocks("Four lines in batches of two.", "places in a line", lines, f"The lines {_TEXTS[0][:4]}.")
 
 
 def _clean(text: str) -> str:

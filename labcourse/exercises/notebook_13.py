@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from labcourse.exercise_data import array, close, compared, numeric
-from labcourse.exercise_pictures import photos, record
+from labcourse.exercise_data import alike, array, close, compared, numeric
+from labcourse.exercise_pictures import images, parts, photos, record
 from labcourse.grading import Unclear, Wrong, exercise, shows
 from labcourse.student_code import call, whole_numbers
 
@@ -22,18 +22,25 @@ def a_batch_of_samples(function: Any) -> None:
     samples = [(draw.integers(0, 256, (6, 9, 3), np.uint8), int(label)) for label in draw.integers(0, 1000, 5)]
     # Made before the call: an answer may write into the arrays of its samples.
     right, numbers = np.stack([image for image, _ in samples]), [label for _, label in samples]
-    made = call(function, samples)
-    if not isinstance(made, (tuple, list)) or len(made) != 2:
-        raise Wrong("return two things: the images, and the labels")
-    for what, part, truth in (("images", made[0], right), ("labels", made[1], np.int64(numbers))):
-        if isinstance(part, (tuple, list)):
-            raise Wrong(f"the {what} are a {type(part).__name__} of single ones: make one array of them")
-        got = np.asarray(part)
-        if (got.shape, got.dtype) != (truth.shape, truth.dtype):
-            mine, wanted = (f"{one.dtype} of the shape {one.shape}" for one in (got, truth))
-            raise Wrong(f"the {what} are {mine}, expected {wanted}")
-        if not np.array_equal(got, truth):
+    made = _images_and_labels(call(function, samples), right.shape)
+    for what, part, truth in (("images", made[0], right), ("labels", made[1], numbers)):
+        if not np.array_equal(part, truth):
             raise Wrong(f"the {what} are not those of the samples, in their order")
+
+
+def _images_and_labels(made: Any, shape: tuple[int, ...], where: str = "") -> tuple[Any, Any]:
+    """Return the two parts of a batch of uint8 images of some shape and int64 labels, as arrays or as tensors."""
+    if not isinstance(made, (tuple, list)) or len(made) != 2:
+        raise Wrong(f"{where}a batch is two things: the images, and the labels")
+    for what, part, wanted in (("images", made[0], ("uint8", shape)), ("labels", made[1], ("int64", shape[:1]))):
+        if isinstance(part, (tuple, list)):
+            raise Wrong(f"{where}the {what} are a {type(part).__name__} of single ones: make one array of them")
+        part = part if hasattr(part, "dtype") else np.asarray(part)
+        got = str(part.dtype).removeprefix("torch."), tuple(part.shape)
+        if got != wanted:
+            mine, right = ("{} of the shape {}".format(*one) for one in (got, wanted))
+            raise Wrong(f"{where}the {what} are {mine}, expected {right}")
+    return made
 
 
 @shows("13.1")
@@ -65,6 +72,14 @@ def numbers_of_a_worker(function: Any) -> None:
         sizes = [len(part) for part in parts]
         if max(sizes) - min(sizes) > 1:
             raise Wrong(f"{text}: the parts have {sizes} photos; the largest keeps all others waiting")
+
+
+@shows("13.2")
+def numbers_of_three_workers(function: Any) -> Any:
+    """Draw ten numbers, and those of each of three workers."""
+    text, nested = "for 10 photos and 3 workers", "return the numbers of this one worker, not the parts of all"
+    mine = (whole_numbers(call(function, 10, 3, k), text, nested) for k in range(3))
+    return parts("10 photos and 3 workers.", "photos", range(10), "worker", mine)
 
 
 @exercise("13.3")
@@ -111,20 +126,10 @@ def _numbers_of_an_epoch(loader: Any, batch: int) -> list[int]:
     """Return the numbers of the photos of an epoch in batches of `batch`; the first batch that is wrong is refused."""
     found = []
     for made in itertools.islice(loader, 15):
-        if not isinstance(made, (tuple, list)) or len(made) != 2:
-            raise Wrong("a batch is not the two tensors, images and labels: put it together in the worker")
-        for what, part, wanted in (
-            ("images", made[0], ("uint8", (batch, 4, 6, 3))),
-            ("labels", made[1], ("int64", (batch,))),
-        ):
-            if type(part).__name__ != "Tensor":
-                words = "put them together in the worker, as one tensor: an array is pickled on its way"
-                raise Wrong(f"the {what} are a {type(part).__name__}: {words}")
-            got = str(part.dtype).removeprefix("torch."), tuple(part.shape)
-            if got != wanted:
-                mine, right = ("{} of the shape {}".format(*one) for one in (got, wanted))
-                raise Wrong(f"with batch={batch} the {what} of a batch are {mine}, expected {right}")
-        images, labels = made
+        images, labels = _images_and_labels(made, (batch, 4, 6, 3), f"with batch={batch} ")
+        if kinds := {type(part).__name__ for part in made} - {"Tensor"}:
+            words = "put them together in the worker, as one tensor: an array is pickled on its way"
+            raise Wrong(f"the images or the labels are a {kinds.pop()}: {words}")
         numbers = [int(label) - 100 for label in labels]
         if any((image != 9 * number).any() for image, number in zip(images, numbers, strict=True)):
             raise Wrong("the pixels and the labels of a batch are not those of the same photos")
@@ -151,17 +156,14 @@ def workers_for(image_ms: float, batch: int, step_ms: float, cores: int) -> Any:
 _BOXES = np.sort(np.random.default_rng(4).uniform(0, 1, (6, 2, 2)).astype(np.float32), axis=1).reshape(6, 4)
 
 
-def _shaped(function: Any, boxes: np.ndarray) -> np.ndarray:
-    made = array(function, boxes)
-    if made.shape != boxes.shape:
-        raise Wrong(f"the boxes have the shape {made.shape}, expected {boxes.shape}")
-    return made
+def _boxes(function: Any, boxes: np.ndarray) -> np.ndarray:
+    return alike(array(function, boxes), boxes)
 
 
 @compared(
     "13.5",
     (_BOXES,),
-    read=_shaped,
+    read=_boxes,
     same=close,
     where=lambda made, boxes: "the box {} became {}".format(*(each[0].round(2).tolist() for each in (boxes, made))),
     differs=lambda *_: "",
@@ -178,3 +180,19 @@ def mirrored_boxes(boxes: np.ndarray) -> Any:
         "upside down: not the height": np.stack([left, 1 - bottom, right, 1 - top], axis=1),
         "only left changed, or left was overwritten before it was read: copy it first": overwritten,
     }
+
+
+@shows("13.5")
+def boxes_on_a_photo(function: Any) -> Any:
+    """Draw boxes on a photo, and on the mirrored photo those of the student and the right ones."""
+    photo, boxes = photos(1)[0], np.float32([[0.1, 0.2, 0.45, 0.6], [0.5, 0.55, 0.95, 0.9]])
+
+    def framed(image: np.ndarray, boxes: np.ndarray) -> np.ndarray:
+        made = image.copy()
+        for left, top, right, bottom in (47 * np.clip(np.nan_to_num(boxes), 0, 1)).round().astype(int):
+            made[[top, bottom], min(left, right) : max(left, right) + 1] = 255
+            made[min(top, bottom) : max(top, bottom) + 1, [left, right]] = 255
+        return made
+
+    mine, right = (framed(photo[:, ::-1], made) for made in (_boxes(function, boxes), mirrored_boxes(boxes)[0]))
+    return images({"": (framed(photo, boxes), mine, right)}, "Two boxes on a photo.")

@@ -10,7 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from labcourse.exercise_data import compared, numeric
-from labcourse.grading import Wrong
+from labcourse.exercise_pictures import blocks, in_turn
+from labcourse.grading import Wrong, shows
 from labcourse.student_code import call, whole_numbers
 
 
@@ -28,22 +29,6 @@ def workers_for_accelerators(accelerators: int, images_s: float, image_ms: float
         "rounded down, the accelerators wait: round up": math.floor(need),
         "these are cores; a worker has several": math.ceil(need * cores),
         "round once, at the end: a worker can serve several": accelerators * math.ceil(need / accelerators),
-    }
-
-
-@numeric(
-    "14.2", " MB/s", (1000, 125, 1786, 160, 1), (64, 8, 920, 224, 4), (8, 1, 328, 224, 1),
-    (100, 8, 328, 96, 1), (1, 4, 2, 32, 1),
-)  # fmt: skip
-def into_each_host(accelerators: int, hosts: int, images_s: float, side: int, value_bytes: int) -> Any:
-    """``into_host(accelerators, hosts, images_s, side, value_bytes)``: bytes of three colours, in 10^6 a second."""
-    right = accelerators / hosts * images_s * side * side * 3 * value_bytes / 1e6
-    return right, {
-        "this is for all hosts together": right * hosts,
-        "this is for one accelerator; a host has several": right * hosts / accelerators,
-        "these are bytes; a megabyte has 10^6 of them": right * 1e6,
-        "a pixel has three colours": right / 3,
-        "float32 has 4 bytes for each value, uint8 has 1": right / value_bytes,
     }
 
 
@@ -78,3 +63,12 @@ def lost_and_doubled(numbers: list[int], count: int) -> Any:
         "the first time a number comes, it does not come again": (lost, sum(n for n in seen.values() if n > 1)),
         "a number that came three times came again twice": (lost, sum(n > 1 for n in seen.values())),
     }
+
+
+@shows("14.3")
+def numbers_that_came(function: Any) -> Any:
+    """Draw which of eight numbers came, and how often, each at its place."""
+    lost, doubled = _two_counts(function, [5, 0, 3, 5, 6, 5], 8)
+    lanes = {f"time {k}": in_turn(each, each) for k, each in enumerate(([0, 3, 5, 6], [5], [5]), 1)}
+    title = f"Of 8 numbers came 5, 0, 3, 5, 6, 5: you say {lost} lost, {doubled} doubled."
+    return blocks(title, "numbers", {"all": in_turn(range(8))} | lanes, "Each number at its place.")

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from labcourse.exercise_data import compared, numeric
+from labcourse.exercise_pictures import parts
+from labcourse.grading import shows
 from labcourse.student_code import call, whole_numbers
 
 _BATCHES = [([7 * n % 23 for n in range(size)], count) for size, count in ((8, 2), (12, 3), (6, 1), (20, 4), (10, 5))]
@@ -43,6 +45,14 @@ def my_part(batch: list[int], process: int, count: int) -> Any:
     }
 
 
+@shows("14.4")
+def parts_of_two(function: Any) -> Any:
+    """Draw a batch of eight, and the parts of two processes."""
+    batch = [40, 7, 23, 5, 31, 12, 9, 66]
+    mine = (_part(function, batch, k, 2) for k in range(2))
+    return parts("A batch of 8 for 2 processes.", "places in the batch", batch, "process", mine)
+
+
 @numeric(
     "14.5", " ms", ([8, 17, 12, 3, 5, 11], 8, 1.5),
     ([0, 0], 10, 2), ([12, 3, 17], 8, 1.5), ([5, 30], 20, 4), ([0, 0, 0, 64], 100, 9), ([6.5], 31, 0),
@@ -57,20 +67,4 @@ def step_of_all(waits_ms: Sequence[float], train_ms: float, all_reduce_ms: float
         "the fastest process waits in the all-reduce for the slowest": min(waits_ms) + others,
         "each process first waits for its batch": others,
         "the all-reduce takes time, too": slowest + train_ms,
-    }
-
-
-@numeric(
-    "14.6", " steps", (24, 10, [17]), (100, 10, []), (100, 10, [60]), (50, 8, [3, 15, 33]), (1000, 250, [999, 260]),
-    (30, 7, [6, 6, 6]), (0, 5, []),
-)  # fmt: skip
-def steps_computed(steps: int, every: int, deaths: Sequence[int]) -> Any:
-    """``computed(steps, every, deaths)``: steps in all, with those that were lost and computed again."""
-    lost = [step % every for step in deaths]
-    return steps + sum(lost), {
-        "what was done after the last checkpoint is done again": steps,
-        "a checkpoint keeps what was before it": steps + sum(deaths),
-        "only what was done after the last checkpoint is done again": steps + every * len(deaths),
-        "count from the last checkpoint, not to the next one": steps + sum(every - one for one in lost),
-        "lost steps are computed again: they add to the others": steps - sum(lost),
     }

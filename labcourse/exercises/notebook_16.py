@@ -7,20 +7,6 @@ from typing import Any
 from labcourse.exercise_data import numeric
 
 
-@numeric("16.1", " hours", (1_281_167, 90, 1_786, 900), (50_000, 10, 920, 328), (1_120, 15, 90, 80), (3_600, 1, 4, 1))
-def hours_of_waiting(photos: int, epochs: int, free: float, fed: float) -> Any:
-    """``waiting_hours(photos, epochs, free, fed)``: hours in which an accelerator waits in a training."""
-    images = photos * epochs
-    right = images * (1 / fed - 1 / free) / 3600
-    return right, {
-        "that is seconds; return hours": 3600 * right,
-        "the sign: with its pipeline the training takes longer": -right,
-        "that is one epoch; the training has several": right / epochs,
-        "that is the whole training; how much of it would free data take?": images / fed / 3600,
-        "subtract the times, not the speeds": images / (free - fed) / 3600,
-    }
-
-
 @numeric(
     "16.2", " images/s", (32, 40.0, 12.0, 8, False), (32, 40.0, 12.0, 8, True), (64, 35.8, 2.5, 24, True),
     (16, 250.0, 7.0, 2, False), (50, 20.0, 6.0, 10, True), (8, 5.0, 60.0, 8, True),

@@ -8,7 +8,9 @@ Which of F, P and G is the lowest is a question to the reader: only an answer sh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from html import escape
 from typing import Any
@@ -36,16 +38,26 @@ class Explorer(Shown):
     sheet : Sheet
     start : mapping of control name to value
         Where the sliders stand when it is opened.
-    measured : iterable of str
-        The sliders whose values were measured on this machine.
+    measured : mapping of control name to value, optional
+        What was measured on `machine`, and the ``cores`` that it has.
+    machine : str, optional
+        What the sentences call it.
     """
 
-    def __init__(self, sheet: Sheet, start: Mapping[str, Any], measured: Iterable[str] = ()) -> None:
-        labels = ", ".join(control.label for control in sheet.controls if control.name in measured)
-        costs = f"Costs: measured on this machine ({labels})." if labels else "Costs: of the course's example."
+    def __init__(
+        self, sheet: Sheet, start: Mapping[str, Any], measured: Mapping[str, Any] | None = None,
+        machine: str = "this machine",
+    ) -> None:  # fmt: skip
+        measured, self.machine = measured or {}, machine
+        self.cores = measured.get("cores")  # None where no run says it, or no slider asks
+        known = {name for name in COSTS if name in measured and measured[name] == start[name]}
+        labels = ", ".join(control.label for control in sheet.controls if control.name in known)
+        costs = f"Costs measured on {machine}: {labels}." if labels else "Costs of the course's example."
         at_row = any(start | position == start for position in sheet.positions.values())
-        positions = sheet.positions if at_row else {"as opened": start} | sheet.positions
-        super().__init__(sheet.title, sheet.question, sheet.controls, start, positions, costs)
+        positions = sheet.positions if at_row else {"your recording" if known else "as opened": start} | sheet.positions
+        marked = {"cores": f"cores (here {self.cores})"} if self.cores else {}
+        controls = tuple(replace(c, label=marked.get(c.name, c.label)) for c in sheet.controls)
+        super().__init__(sheet.title, sheet.question, controls, start, positions, costs)
         self.sheet = sheet
 
     def answer(self, position: str | None = None, **changes: Any) -> ModelledRun:
@@ -79,15 +91,17 @@ class Explorer(Shown):
         check_names("slider", values, known)
         return {name: known[name].check(value) for name, value in values.items()}
 
-    def reply(self, position: Mapping[str, Any]) -> Reply:
+    def reply(self, position: Mapping[str, Any], drawn: bool = True) -> Reply:
         """Return headline and timeline of a position; one that was moved says how many times faster it is."""
         now = self.answer(**position)
         words = now.headline
+        if self.cores and position["cores"] != self.cores:
+            words += f" Predicted: {self.machine} has {self.cores} cores."
         moved = {c.name: position[c.name] for c in self.controls if position[c.name] != self.start[c.name]}
         if moved:
-            gain = f"{now.faster_than(self.first):,.3g} times the images/s of the opening position."
-            words += f" {gain} Changed: {self.words(moved)}."
-        return Reply(words, lambda: [static.draw(now.timeline, title=self.title)], timeline=now.timeline, bars=now.bars)
+            words += f" {now.faster_than(self.first):,.3g} times the opening speed."
+        t, changed = now.timeline, f"Changed: {self.words(moved)}." * bool(moved)
+        return Reply(words, lambda: [static.draw(t, title=self.title)], "", t, now.bars(self.full), changed)
 
     def rows(self) -> dict[str, str]:
         """Return the row of each position: its label, its strip and its figures."""
@@ -106,6 +120,12 @@ class Explorer(Shown):
     def others(self) -> dict[str, ModelledRun]:
         """The answers of the rows, by label."""
         return {label: self.answer(**position) for label, position in self.positions.items()}
+
+    @cached_property
+    def full(self) -> float:
+        """Images per second at which the bars of all positions end: the highest limit of a row, and a quarter more."""
+        least = 1.25 * max(run.ideal.rate for run in self.others.values())
+        return next(n for n in (k * 10.0 ** math.floor(math.log10(least)) for k in (1, 2, 5, 10)) if n >= least)
 
     @cached_property
     def picture(self) -> Picture:
@@ -127,14 +147,15 @@ class Explorer(Shown):
         rows = []
         for label, run in self.others.items():
             t = run.timeline
-            rows.append((label, percent(t.busy), f"{t.step_ms:,.1f}", f"{t.images_per_s:,.1f}", *run.bars["words"]))
+            figures = percent(t.busy), f"{t.step_ms:,.1f}", f"{t.images_per_s:,.1f}"
+            rows.append((label, *figures, *run.bars(self.full)["words"]))
         lines = [
             f"{self.title} (modelled; an explorer with {len(self.controls)} sliders)",
             self.question,
             f"Sliders: {self.words(self.start)}.",
             self.first.headline,
             self.costs,
-            "F, P and G: the most that fetching, preparing and the accelerators could do alone.",
+            "F, P and G: the most that fetching, preparing and the accelerators could do alone, in images/s.",
             *Table(("position", "busy", "step ms", "images/s", *"FPG"), rows, right=range(1, 7), indent="  ").lines(),
             "Assumptions:",
             *(f"- {line}" for line in self.first.trace.run.assumptions),
@@ -144,7 +165,7 @@ class Explorer(Shown):
 
 def explore(
     name: str, trace: Trace | None = None, *, position: str | None = None,
-    measured: Mapping[str, Any] | None = None, **start: Any,
+    measured: Mapping[str, Any] | None = None, machine: str = "this machine", **start: Any,
 ) -> Explorer:  # fmt: skip
     """Return the explorer of a notebook.
 
@@ -158,6 +179,8 @@ def explore(
         The label of the row that it begins with; the first by default.
     measured : mapping of str to value, optional
         Sliders by name whose values were measured on this machine without a trace.
+    machine : str, optional
+        What the sentences call the machine that was measured.
     **start
         Sliders by name; they win over `trace`, `measured` and `position`.
 
@@ -185,4 +208,4 @@ def explore(
     opened |= found | (sheet.position(position) if position is not None else {})
     # A machine that nobody has seen may be beyond the sliders: they are made to reach what was measured.
     opened |= Explorer(sheet, opened).checked(start)
-    return Explorer(sheet, opened, {name for name in found if name in COSTS and opened[name] == found[name]})
+    return Explorer(sheet, opened, found, machine)

@@ -30,10 +30,10 @@ export function mount(root, spec, moved) {
   const press = () => rows.forEach((row, i) => row.setAttribute("aria-pressed", `${spec.rows[i]}` === `${places()}`));
   const tell = () => { press(); ask(known); moved(places()); };
   const go = (to) => { to.forEach((at, i) => inputs[i].go(at)); press(); };
-  const say = (words) => { root.querySelector("[role=status]").textContent = words; };
+  const say = (...words) => [...root.querySelector("[role=status]").children].forEach((node, i) => { node.textContent = words[i] ?? ""; });
   rows.forEach((row, i) => row.addEventListener("click", () => { go(spec.rows[i]); tell(); }));
   const show = (reply) => {
-    say(reply.words);
+    say(reply.words, reply.changed);
     ask(reply.bars);
     root.querySelector("[data-part=pictures]").innerHTML = reply.pictures;
     root.querySelector("pre").textContent = reply.details;

@@ -104,26 +104,28 @@ class ModelledRun:
         t, many = self.timeline, self.knobs.accelerators
         subject = f"{many} accelerators" if many > 1 else "accelerator"
         text = (
-            f"{subject.capitalize()} busy {percent(t.busy)}, step time {_short(t.step_ms)} ms, "
-            f"{_images(t.images_per_s or 0.0)} (modelled)."
+            f"{subject.capitalize()} busy {percent(t.busy)}, step {_short(t.step_ms)} ms, "
+            f"{_short(t.images_per_s or 0.0)} images/s (modelled)."
         )
         return f"{text} {self.note}".strip()
 
-    @property
-    def bars(self) -> dict[str, Any]:
-        """F, P and G as bars for the browser.
+    def bars(self, full: float) -> dict[str, Any]:
+        """Return F, P and G as bars for the browser, which end at `full` images per second.
 
-        ``words`` of each, its ``length`` in percent of the longest, whether it is the ``lowest`` (more than one where
-        they read alike), and the ``verdict``, which only a reader sees who has said which one limits the job.
+        ``words`` of each, its ``length`` in percent, the class ``end``, "beyond" where it is longer, whether it is the
+        ``lowest`` (more than one where they read alike), and the ``verdict``, which only a reader sees who has said
+        which one limits the job.
         """
         best = self.ideal
-        rates, least = (best.fetch, best.prep, best.train), _images(best.rate)
-        longest, words = max(rate for rate in rates if rate < math.inf), [_images(rate) for rate in rates]
-        verdict = f"The lowest is {best.limit}: at most {least}"
+        rates, least = (best.fetch, best.prep, best.train), _short(best.rate)
+        words = [_short(rate) for rate in rates]
+        verdict = f"The lowest is {best.limit}: at most {least} images/s"
         if best.together < 0.98 * best.rate:
-            verdict += f"; fetching and preparing share threads or cores, which allows {_short(best.together)}"
-        length = [round(100 * min(1.0, rate / longest), 1) for rate in rates]
-        return {"words": words, "length": length, "lowest": [each == least for each in words], "verdict": f"{verdict}."}
+            verdict += f"; sharing threads or cores, {_short(best.together)}"
+        length = [round(100 * min(1.0, rate / full), 1) for rate in rates]
+        end = ["beyond" * (rate > full) for rate in rates]
+        each = {"words": words, "length": length, "end": end, "lowest": [one == least for one in words]}
+        return {**each, "verdict": f"{verdict}.", "scale": f"Bars: 0 to {full:,.0f} images/s."}
 
     def faster_than(self, other: ModelledRun) -> float:
         """Return how many times more images per second this one trains than `other`."""
@@ -142,9 +144,7 @@ def answer(title: str, costs: Costs, knobs: Knobs, note: str = "") -> ModelledRu
     return ModelledRun(costs, knobs, simulate.run(costs, knobs, steps=steps, warmup=warmup, name=title), note)
 
 
-def _images(rate: float) -> str:
-    return "no limit" if math.isinf(rate) else f"{_short(rate)} images/s"
-
-
 def _short(value: float) -> str:
+    if math.isinf(value):
+        return "no limit"
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

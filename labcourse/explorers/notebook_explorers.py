@@ -132,15 +132,13 @@ def _sheet(name: str) -> Callable[[Build], Build]:
 
 @_sheet("00")
 def _many(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
-    return {"open": 0.2, "read": 0.3, "batch": 0.5, "copy": 0.5}, {"cores": 16, "map_calls": p["threads"]}, ""
+    return {"open": 0.2, "read": 0.3, "batch": 0.5, "copy": 0.5}, {"map_calls": p["threads"]}, ""
 
 
 @_sheet("01")
 def _naive(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
     load, train = (p["open_ms"] + p["read_ms"] + p["work_ms"] + 0.03) * p["batch_size"], p["train_ms"]
-    note = (
-        f"One after the other: {load:,.0f} ms load + {train:,.3g} ms train, busy {100 * train / (train + load):.0f} %."
-    )
+    note = f"Load {load:,.0f} ms, then train {train:,.3g} ms: busy {100 * train / (train + load):.0f} %."
     return {}, {"cores": 2}, note
 
 
@@ -166,7 +164,7 @@ def _interleaved(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
     costs = {"open": stragglers(wait, wait * slow, 1 / 16) if late else wait, "read": 0.05, "map": _parts(2.0)}
     knobs = {"cores": 4, "map_calls": p["threads"], "prefetch": 1, "image_kb": 115}
     knobs["deterministic"] = p["order"] == "in order"
-    return costs, knobs, "One file in 16 is slow to open." if late else ""
+    return costs, knobs, ""
 
 
 @_sheet("04")
@@ -186,9 +184,9 @@ def _cached(p: Position) -> tuple[dict[str, Any], dict[str, Any], str]:
         return stragglers(0, ms, 1 - hit) if hit < 1 else 0.0
 
     parts = {n: missed(ms) if n in spared and hit else ms for n, ms in _parts(p["work_ms"]).items()}
-    note = f"A cache of this share takes {hit * kb:,.0f} MB for 1,000 images." if hit else ""
+    note = f"The cache takes {hit * kb:,.0f} MB for 1,000 images." if hit else ""
     if p["place"] == "after augment" and hit:
-        note += " It also freezes the augmentation: every epoch sees the same draws."
+        note += " It freezes the augmentation, too."
     costs = {"open": p["fetch_ms"], "read": 0.1, "map": parts}
     return costs, {"cores": 2, "map_calls": 2, "prefetch": 1, "cache_hit": hit}, note
 

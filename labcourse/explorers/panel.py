@@ -11,9 +11,6 @@ import traitlets
 from labcourse.explorers.front_end import MODULE, Reply, Shown, style
 from labkit.views.widget import TimelineWidget
 
-#: Pixels of the lanes below an explorer: the accelerator, the band and a device. All of it fits on a small screen.
-LANES = 140
-
 
 class ExplorerPanel(anywidget.AnyWidget):
     """An explorer as a widget: question, rows, sliders, headline, bars, pictures, details.
@@ -66,7 +63,8 @@ class TimelinePanel(ExplorerPanel):
     """
 
     def __init__(self, explorer: Any) -> None:
-        self.timeline = TimelineWidget(explorer.first.timeline, title="As the sliders stand", height=LANES)
+        self.timeline = TimelineWidget(explorer.first.timeline, title="As the sliders stand")
+        self.timeline.add_class("labkit-explorer-lanes")
         # What it waits for is the question: a click on a gap says it, the heading does not.
         self.timeline.look = {**self.timeline.look, "heading": False}
         super().__init__(explorer)

@@ -74,12 +74,12 @@ class ScaleExplorer(Shown):
         # A position that is just a preset keeps its name and its sources.
         return next((p for p in self.known.values() if _settings(p) == _settings(made)), made)
 
-    def reply(self, position: Mapping[str, Any]) -> Reply:
-        """Return the plan of a position in words and pictures, or why there is none."""
+    def reply(self, position: Mapping[str, Any], drawn: bool = True) -> Reply:
+        """Return the plan of a position in words and, if it is `drawn`, in pictures; or why there is none."""
         try:
             plan = self.answer(position)
             # Drawn at once, so that an error of the drawing is reported like an error of the plan.
-            pictures = [plan.limits(), plan.stall()]
+            pictures = [plan.limits(), plan.stall()] if drawn else []
         except ValueError as error:  # two sliders that do not fit together, as more hosts than accelerators
             return Reply(f"No plan: {error}.")
         return Reply(f"{plan.headline()} {plan.advice}", lambda: pictures, str(plan))

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from labcourse.fairness.stages import called_in
+from labcourse.fairness.stages import MARK, Stage, called_in
 from labcourse.fairness.timeouts import pull_with_timeout
 from labcourse.grading import Wrong
 from labkit.pipelines import same_elements, structure
 from labkit.pipelines.same_elements import row_digests
 from labkit.pipelines.structure import Chain
+from labkit.timeline.wording import PYTHON_OPS
 
 _MOST_CALLS = 256
 
@@ -67,6 +68,8 @@ def data(made: Any, truth: Any, *, ordered: bool, ideas: Mapping[str, Any] = Map
         if got == [row_digests(element) for element in idea.take(len(want) + 1)]:
             raise Wrong(hint)
     if len(got) > len(want):
+        if len(got[0]) < len(want[0]):
+            raise Wrong(f"the batches have {len(got[0])} elements, expected {len(want[0])}")
         raise Wrong(f"more than {len(want)} elements came out, {len(want)} are right: look for a repeat or an unbatch")
     if got == want:
         return
@@ -102,13 +105,15 @@ def chain(made: Any) -> Chain:
         raise Wrong("labkit cannot read a step of this pipeline, such as prefetch_to_device: use another") from None
 
 
-def called(chain: Chain, task: Any) -> None:
-    """Tell whether every stage of the task is called by some function of the pipeline.
+def called(chain: Chain, stages: Iterable[Stage], hints: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Tell whether every stage is called by some function of the pipeline, and all of them are in the graph.
 
     Parameters
     ----------
     chain : labkit.pipelines.structure.Chain
-    task : labcourse.fairness.Task
+    stages : iterable of Stage
+    hints : dict of str to str
+        What to say of a stage that is not called, in place of the usual sentence, by its name.
 
     Raises
     ------
@@ -116,31 +121,36 @@ def called(chain: Chain, task: Any) -> None:
         If not.
     """
     names = {name for step in chain.every for name in called_in(step)}
-    for stage in task.stages:
+    for stage in stages:
         if stage.name not in names:
             text = f"{stage.name} is never called in a function of the pipeline: map it"
-            raise Wrong(task.hints.get(stage.name, text))
+            raise Wrong(hints.get(stage.name, text))
+    if any(op.op in PYTHON_OPS and MARK not in op.name for step in chain.every for op in step.inside):
+        raise Wrong("a function of the pipeline leaves the graph for Python, where no clock sees it: use tf alone")
 
 
-def bounded(chain: Chain, task: Any) -> None:
+def bounded(chain: Chain, *, ordered: bool = True, most: int = 64) -> None:
     """Check in the graph that the order is certain and that each buffer is bounded.
 
     Parameters
     ----------
     chain : labkit.pipelines.structure.Chain
-    task : labcourse.fairness.Task
+    ordered : bool
+        Whether the order counts.
+    most : int
+        Elements that the buffers of shuffle and prefetch may hold together, counted in what they hold.
 
     Raises
     ------
     Wrong
         If not.
     """
-    if task.ordered and chain.any_order:
+    if ordered and chain.any_order:
         raise Wrong("the order may vary from run to run: keep it (deterministic)")
     held = [step.settings.get("buffer_size", 0) for step in chain.all("Prefetch", "Shuffle", "ShuffleAndRepeat")]
     total = sum(size for size in held if size > 0)
-    if total > task.most_buffered:
-        raise Wrong(f"the buffers hold up to {total:,} elements, {task.most_buffered} are allowed: memory is not free")
+    if total > most:
+        raise Wrong(f"the buffers hold up to {total:,} elements, {most} are allowed: memory is not free")
     parallel = chain.all("ParallelMap", "ParallelInterleave")
     calls = max([step.settings.get("num_parallel_calls", 0) for step in parallel], default=0)
     if calls > _MOST_CALLS:

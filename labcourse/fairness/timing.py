@@ -2,21 +2,21 @@
 
 Assumptions: all map calls share one pool of threads, which has a thread for each core unless the options give another
 number. Each file of a parallel interleave has a thread of its own. AUTOTUNE takes as many calls as the pool has
-threads, and a prefetch of two elements. No other thread waits for a core, and tf.data's own work on an element is not
-counted.
+threads, and a prefetch of two elements. No other thread waits for a core, unless the caller asks that stages at work
+share the cores, and tf.data's own work on an element is not counted.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from labcourse.fairness.rules import chain
 from labcourse.fairness.stages import Stage, called_in
-from labkit.pipelines.structure import AUTOTUNE, Step
-from labkit.simulate.clock import SLEEP
+from labkit.pipelines.structure import AUTOTUNE, Chain, Step
+from labkit.simulate.clock import SLEEP, WORK
 from labkit.simulate.iterators import train
 from labkit.simulate.simulated_trace import SpanTable
 from labkit.simulate.workers import Simulation, Work
@@ -36,9 +36,9 @@ class Timing:
     makespan_ms : float
         From the first request to the end of the last train step.
     idle : float
-        Share of it, 0 to 1, in which the accelerator had nothing to do.
+        Share, 0 to 1, of the time after the warm-up in which the accelerator had nothing to do.
     steps : int
-        Elements that reached the consumer.
+        Elements that reached the consumer, those of the warm-up among them.
     trace : Trace
         The run, modelled.
     """
@@ -53,6 +53,18 @@ class Timing:
         return f"simulated: {self.steps} steps in {self.makespan_ms:.1f} ms, accelerator idle {self.idle:.0%}"
 
 
+def as_rewritten(found: Chain, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return the steps of a pipeline as TensorFlow runs them: with a prefetch at the end, where it may add one."""
+    if found.rewritten and steps[-1].kind != "Prefetch":
+        return (*steps, Step("Prefetch", {"buffer_size": AUTOTUNE}))
+    return steps
+
+
+def train_step(ms: float, source: str) -> Accelerator:
+    """Return a modelled accelerator whose step takes so many milliseconds, because `source` says so."""
+    return Accelerator("train step", "modelled", source, f"modelled train step: {ms:g} ms (source: {source})")
+
+
 def simulate(
     dataset: Any,
     stages: Iterable[Stage],
@@ -61,6 +73,8 @@ def simulate(
     cores: int = 4,
     records: int = 1,
     steps: int | None = None,
+    warmup: int = 0,
+    shared: bool = False,
 ) -> Timing:
     """Simulate a training job on a pipeline.
 
@@ -77,18 +91,23 @@ def simulate(
         Elements of each file of an interleave.
     steps : int, optional
         Stop after so many; by default at the end of the pipeline.
+    warmup : int
+        Steps before the trace and the idle time begin.
+    shared : bool
+        Whether stages that are not asleep share the cores, so that more threads than cores are no faster.
 
     Raises
     ------
     labkit.simulate.workers.Endless
         If the pipeline never ends and `steps` is None.
     ValueError
-        If nothing reaches the consumer.
+        If nothing reaches the consumer after the warm-up.
     Wrong
         If TensorFlow cannot write one of the steps down.
     """
     found = chain(dataset)
-    works = {s.name: Work(SLEEP, [s.name], lambda images, s=s: s.cost_ms(images) * 1e6) for s in stages}
+    kinds = {s.name: WORK if shared and not s.asleep else SLEEP for s in stages}
+    works = {s.name: Work(kinds[s.name], [s.name], lambda images, s=s: s.cost_ms(images) * 1e6) for s in stages}
 
     def called(step: Step) -> list[Work]:
         return [works[each] for each in called_in(step) if each in works]
@@ -96,22 +115,43 @@ def simulate(
     def elements(file: int | None) -> Iterator[int]:
         return itertools.repeat(1, max(0, found.elements if file is None else records))
 
-    run = Simulation(float, found.threads or cores, called, elements, sum, ordered=found.ordered, most=_MOST)
-    chained = found.steps
-    if found.rewritten and chained[-1].kind != "Prefetch":
-        chained = (*chained, Step("Prefetch", {"buffer_size": AUTOTUNE}))
-    train(run, chained, steps, lambda step: train_ms * 1e6)
-    if not run.taken:
+    def capacity(working: int) -> float:
+        return min(working, cores) if shared else working
+
+    run = Simulation(capacity, found.threads or cores, called, elements, sum, ordered=found.ordered, most=_MOST)
+    train(run, as_rewritten(found, _opened(found.steps)), steps, lambda step: train_ms * 1e6)
+    counted = run.taken[warmup:]
+    if not counted:
         raise ValueError("not one element reaches the consumer")
-    table, count, images = SpanTable(), len(run.taken), sum(row[0][0] for row in run.taken)
-    table.consumer(run)
+    table, count, images = SpanTable(), len(counted), sum(row[0][0] for row in counted)
+    table.consumer(run, warmup)
     table.work(run, list(works.values()))
-    end = run.taken[-1][-1]
-    source = "stated by the exercise"
-    described = f"modelled train step: {train_ms:g} ms (source: {source})"
-    accelerator = Accelerator(name="train step", kind="modelled", source=source, describe=described)
+    begin, end = counted[0][1], counted[-1][-1]
+    accelerator = train_step(train_ms, "stated by the exercise")
     first, size = round(run.taken[0][2]), max(1, images // count)
-    facts = {"batch_size": size, "steps": count, "warmup": 0, "images": images, "first_batch_ns": first}
+    facts = {"batch_size": size, "steps": count, "warmup": warmup, "images": images, "first_batch_ns": first}
     sleeps = tuple(stage.name for stage in stages if stage.asleep)
-    trace = table.trace((0, round(end)), accelerator=accelerator, host=Host(cores), sleeps=sleeps, **facts)
-    return Timing(end / 1e6, 1 - count * train_ms * 1e6 / end if end else 0.0, count, trace)
+    trace = table.trace((round(begin), round(end)), accelerator=accelerator, host=Host(cores), sleeps=sleeps, **facts)
+    idle = 1 - count * train_ms * 1e6 / (end - begin) if end > begin else 0.0
+    return Timing(end / 1e6, idle, len(run.taken), trace)
+
+
+def _opened(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+    """Return steps in which each file of an interleave is its records.
+
+    A ``TFRecordDataset`` of one path is a flat map over a single name: without it, each name would count as records.
+    With ``num_parallel_reads`` it is an older node of a parallel interleave.
+    """
+    return tuple(replace(_parallel(step), inner=_opened(_records(step.inner))) for step in steps)
+
+
+def _records(inner: tuple[Step, ...]) -> tuple[Step, ...]:
+    named = [step.kind for step in inner[:2]] == ["TensorSlice", "FlatMap"]
+    return (*inner[1].inner, *inner[2:]) if named else inner
+
+
+def _parallel(step: Step) -> Step:
+    if step.kind != "LegacyParallelInterleave":
+        return step
+    calls = {"num_parallel_calls": step.settings.get("cycle_length", AUTOTUNE)}
+    return replace(step, kind="ParallelInterleave", settings=step.settings | calls)

@@ -82,7 +82,8 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
                 "measured": p.measured and list(p.measured),
                 "model": p.model and list(p.model),
             }
-            for p in predictions.summary().predictions
+            for known in predictions.summary().predictions
+            for p in known.points
         ],
         "runs": [{"name": plain(k), **v, "accelerator": plain(v["accelerator"], "")} for k, v in seen.runs.items()],
         "speedups": [{"name": plain(n), "over": plain(o), **v} for (n, o), v in seen.speedups.items()],

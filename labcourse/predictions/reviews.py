@@ -5,56 +5,76 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
-from labcourse.predictions.figures import CLOSE, NONE, OPEN, RIGHT, WIDE, Commitment, percent, unit_word
+from labcourse.predictions.figures import OPEN, UNJUDGED, Figure, unit_word
+from labcourse.predictions.kinds import CausePrediction, Commitment, Curve, Prediction
 from labkit.common.table import Table, Tabular
 from labkit.views import charts
 from labkit.views.picture import Picture
 
+#: What the reader's own is called in a chart.
+YOURS = "your prediction"
+
 
 class Review(Picture):
-    """Prediction, model and measurement as three bars with their errors; made by `review`.
+    """Prediction, model and measurement in one chart, the measurement on top; made by `review`.
 
     Parameters
     ----------
-    prediction : Commitment
+    prediction : Commitment, Curve or CausePrediction
         With its measurement.
     """
 
-    def __init__(self, prediction: Commitment) -> None:
+    def __init__(self, prediction: Prediction) -> None:
         self.prediction = p = prediction
         self.verdict = p.verdict
-        scale = 100 if p.unit == "share" else 1  # drawn in percent
-        rows, bars = [], {}
-        labels = ("your prediction", "the model", "measured")
-        for label, found, error in zip(labels, p.figures, (p.error, p.model_error, None), strict=True):
-            if found is None and label == labels[0]:
-                rows.append((label, NONE, "–"))
-            elif found is not None:
-                rows.append((label, found.words(p.unit), "–" if error is None else percent(error)))
-                spread = (found.low, found.middle, found.high) if found.has_spread else (found.middle,)
-                bars[label if error is None else f"{label} ({percent(error)})"] = [scale * v for v in spread]
-        sentence, title = _sentence(p), f"{p.name}: {p.verdict}"
-        chart = charts.bars(bars, unit=unit_word(p.unit), title=title, note=f"{sentence} {p.note}".strip())
-        notes = [p.note] if p.note else []
-        text = str(Table(("", "value", "error"), rows, caption=f"{title}. {sentence}", notes=notes, indent="  "))
-        alt = f"{title}. " + "; ".join(f"{label} {value}" for label, value, _ in rows) + f". {p.note}".rstrip()
+        title, note = f"{p.name}: {p.verdict}", f"{p.sentence} {p.note}".strip()
+        chart = {Commitment: _bars, Curve: _lines, CausePrediction: _causes}[type(p)](p, title, note)
+        if isinstance(p, Commitment):
+            own, model, measured, error, model_error = p.cells
+            rows = [(YOURS, own, error), ("the model", model, model_error), ("measured", measured, "–")]
+            rows = [row for row in rows if row[0] != "the model" or p.model]
+            notes = [p.note] if p.note else []
+            text = str(Table(("", "value", "error"), rows, caption=f"{title}. {p.sentence}", notes=notes, indent="  "))
+            alt = f"{title}. " + "; ".join(f"{label} {value}" for label, value, _ in rows) + f". {p.note}".rstrip()
+        else:
+            text, alt = chart.text, chart.alt
         super().__init__(lambda look: chart.figure(look.name), title, alt, text)
 
 
-def _sentence(p: Commitment) -> str:
-    """Return the verdict in one sentence."""
-    if p.value is None:
-        return "You gave no number, so the measurement stands alone and nothing is counted."
-    if p.verdict == OPEN:
-        spread = f"the spread is wider than ±{100 * WIDE:.0f} %, so many others would fit as well"
-        return f"Your number fits, but {spread}: nothing can be told. Measure again on a quieter machine."
-    if p.error is None:
-        return "The measured value is 0, so there is no error in percent."
-    if p.verdict == RIGHT:
-        return f"Your number is {percent(p.error)} off, within {100 * CLOSE:.0f} %: right."
-    points = f" ({100 * abs(p.value - p.measured.middle):.0f} points)" if p.unit == "share" else ""
-    side = "above" if p.error > 0 else "below"
-    return f"Your number is {100 * abs(p.error):,.0f} %{points} {side} what was measured."
+def _bars(p: Commitment, title: str, note: str) -> Picture:
+    """Draw three bars, in percent where they are shares."""
+    bars, errors = {}, p.cells[3:]
+    for label, found, error in zip((YOURS, "the model", "measured"), p.bars, (*errors, "–"), strict=True):
+        if found is not None:
+            bars[label if error == "–" else f"{label} ({error})"] = _ends(found, p.unit)
+    return charts.bars(bars, unit=unit_word(p.unit), title=title, note=note)
+
+
+def _lines(p: Curve, title: str, note: str) -> Picture:
+    """Draw the measured curve over the predicted one, which is drawn first."""
+    series = {YOURS: p.value and [_scaled(v, p.unit) for v in p.value]}
+    for label, figures in (("the model", p.model), ("measured", p.measured)):
+        series[label] = figures and [_ends(found, p.unit) for found in figures]
+    series = {label: values for label, values in series.items() if values}
+    axes = {"x_label": p.label or "at", "y_label": unit_word(p.unit), "log_x": p.at[0] > 0}
+    return charts.lines(p.at, series, title=title, note=note, ideal=YOURS, **axes)
+
+
+def _causes(p: CausePrediction, title: str, note: str) -> Picture:
+    """Draw a bar for each cause, and mark the one that was chosen."""
+    names = (f"{word} ← {YOURS}" if word == p.value else word for word in p.among)
+    bars = {name: _ends(found, p.unit) for name, found in zip(names, p.measured, strict=True)}
+    return charts.bars(bars, unit=unit_word(p.unit), title=title, note=note)
+
+
+def _ends(found: Figure, unit: str) -> list[float]:
+    """Return a number as a chart takes it: with the ends of its spread, where it has one."""
+    ends = (found.low, found.middle, found.high) if found.has_spread else (found.middle,)
+    return [_scaled(value, unit) for value in ends]
+
+
+def _scaled(value: float, unit: str) -> float:
+    return 100 * value if unit == "share" else value
 
 
 @dataclass(frozen=True, repr=False)
@@ -63,13 +83,13 @@ class Summary(Tabular):
 
     Parameters
     ----------
-    predictions : list of Commitment
+    predictions : list of Commitment, Curve and CausePrediction
         In the order of their names.
     damaged : int
         Files that could not be read.
     """
 
-    predictions: list[Commitment]
+    predictions: list[Prediction]
     damaged: int
 
     def __len__(self) -> int:
@@ -78,11 +98,7 @@ class Summary(Tabular):
 
     def table(self) -> Table:
         """Return the predictions, and the notes below them."""
-        rows = []
-        for p in self.predictions:
-            errors = ("–" if e is None else percent(e) for e in (p.error, p.model_error))
-            own, *figures = ("–" if f is None else f.words(p.unit) for f in p.figures)
-            rows.append((p.name, NONE if p.value is None else own, *figures, *errors, p.verdict))
+        rows = [(p.name, *p.cells, p.verdict) for p in self.predictions]
         head = ("prediction", "you", "model", "measured", "your error", "model's error", "verdict")
         return Table(head if rows else (), rows, notes=self.notes)
 
@@ -96,16 +112,16 @@ class Summary(Tabular):
         lines = [f"{sum(p.right for p in seen)} of {len(seen)} measured predictions are right."]
         if unclear := sum(p.verdict == OPEN for p in seen):
             lines.append(f"The spread was too wide to tell for {unclear} of them.")
+        if unjudged := sum(p.verdict == UNJUDGED for p in seen):
+            lines.append(f"Not judged, as the measurement has no verdict: {unjudged} of them.")
         if left := len(self.predictions) - len(given):
             lines.append(f"No prediction was given for {left} of {len(self.predictions)}: they do not count.")
-        measured = [p for p in self.predictions if p.measured is not None]
-        for owner, errors, among in (
-            ("Your", [abs(p.error) for p in seen if p.error is not None], seen),
-            ("The models'", [abs(p.model_error) for p in measured if p.model_error is not None], measured),
-        ):
-            if errors:
-                median = 100 * statistics.median(errors)
-                lines.append(f"{owner} median error: {median:,.0f} % ({len(errors)} of {len(among)} measured).")
+        points = [q for p in self.predictions if p.measured is not None for q in p.points if not q.doubt]
+        own = [p.error for p in points if p.value is not None]
+        for owner, errors in (("Your", own), ("The models'", [p.model_error for p in points])):
+            if known := [abs(error) for error in errors if error is not None]:
+                median, among = 100 * statistics.median(known), f"{len(known)} of {len(errors)} measured"
+                lines.append(f"{owner} median error: {median:,.0f} % ({among}).")
         if self.damaged:
             lines.append(f"{self.damaged} file{'s' * (self.damaged > 1)} of predictions could not be read: left out.")
         return lines

@@ -5,24 +5,14 @@ gradient descent with Nesterov momentum 0.9 and weight decay 5e-4, batches of 32
 the first 30 % of 525 steps and falls with a cosine; photos are mirrored and shifted at random.
 """
 
-from labcourse.training.keras_forms import StepTimes, step_times, three_ways
-from labcourse.training.network import resnet
-from labcourse.training.recipe import (  # fmt: skip
-    FAST_STEPS,
-    RATE,
-    Score,
-    Trained,
-    augmented,
-    batches,
-    moved,
-    normalised,
-    one_cycle,
-    parts_alone,
-    score,
-    train,
-)
+from labkit.common import lazy_names
 
-__all__ = [
-    "FAST_STEPS", "RATE", "Score", "StepTimes", "Trained", "augmented", "batches", "moved", "normalised", "one_cycle",
-    "parts_alone", "resnet", "score", "step_times", "three_ways", "train",
-]  # fmt: skip
+_FILES = {
+    "network": ("resnet",),
+    "recipe": (
+        "FAST_STEPS", "RATE", "Score", "Trained", "augmented", "batches", "moved", "normalised", "one_cycle",
+        "parts_alone", "score", "train",
+    ),
+    "train_step_times": ("StepTimes", "step_times"),
+}  # fmt: skip
+__getattr__, __dir__, __all__ = lazy_names.of(__name__, {one: file for file, names in _FILES.items() for one in names})

@@ -16,6 +16,16 @@ with these pixels where the JPEG was. The other parameters:
 
 So a file whose own name ends like parameters, such as ``q?size=7.jpg``, cannot be named alone: a card does not list it,
 and `uri` refuses it. `labextras.card.root` says what else a card leaves out.
+
+A card is only read, unless it is started with ``writable=True``. Then every method of TensorFlow's filesystems works on
+it (`METHODS`): a file, a TFRecord or a checkpoint is written to ``smartssd://``, moved, copied and removed.
+
+- A file gets its name when it is *closed*. Until then the old file stays, also for readers that come meanwhile:
+  ``flush`` brings all bytes to the card, but not into the file. What is never closed is dropped.
+- Whoever is killed, the writer or the card: a name stands for the whole old file or the whole new one. What was being
+  written is lost, and an error says so. Where the card was killed, an error does not say whether the change was made.
+- Of two writers of one file the last that closes it wins; of two that append, the second gets an error.
+- Copying reads and writes through TensorFlow: a copy of a name with parameters holds the pixels.
 """
 
 from __future__ import annotations
@@ -23,8 +33,8 @@ from __future__ import annotations
 from labkit.common import lazy_names
 
 _FILES = {
-    "filesystem": ("METHODS", "Method", "NoCompiler", "register"),
-    "process": ("Card", "Running", "start", "status", "stop"),
+    "filesystem": ("METHODS", "NoCompiler", "register", "schemes"),
+    "process": ("Card", "Running", "cpu_ms", "modelled", "start", "status", "stop"),
     "protocol": ("uri",),
 }
 __getattr__, __dir__, __all__ = lazy_names.of(__name__, {one: file for file, names in _FILES.items() for one in names})

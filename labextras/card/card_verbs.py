@@ -16,11 +16,12 @@ def card_start(
     root: Annotated[Path, typer.Argument(help="the folder that it serves")],
     name: _CardName = "card0",
     device: Annotated[str | None, typer.Option(help="part of the name of an OpenCL device")] = None,
+    writable: Annotated[bool, typer.Option("--writable", help="let files be written, moved and removed")] = False,
 ) -> None:
     """Start a card that runs until it is stopped."""
     from labextras import card
 
-    card.start(root, name, device)
+    card.start(root, name, device, writable=writable)
     for running in card.status():
         typer.echo(running)
 

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,9 @@ import msgspec
 
 from labextras.card import process, protocol, shards
 from labextras.card.protocol import Code, MessageError, Op, Recipe, Refused, Request
-from labextras.card.root import Root
-from labextras.card.worker import Worker, counter
+from labextras.card.root import FileFacts, Root
+from labextras.card.worker import COPY_IN, COPY_OUT, Worker, counter
+from labextras.card.writes import Writes
 from labkit.common import processes
 from labkit.sources import framing
 
@@ -46,17 +47,19 @@ class Server:
     worker : Worker
     facts : Running
         What `labextras.card.status` shows, without the counts.
+    writes : Writes, optional
+        What is done where the card may be written to; without it the card is read only.
     """
 
-    def __init__(self, root: Root, worker: Worker, facts: process.Running) -> None:
-        self.root, self.worker, self.facts = root, worker, facts
+    def __init__(self, root: Root, worker: Worker, facts: process.Running, writes: Writes | None = None) -> None:
+        self.root, self.worker, self.facts, self.writes = root, worker, facts, writes
         self._requests = 0
         self._lock = threading.Lock()
         self._index = functools.lru_cache(SHARDS)(
             lambda path, length, feature, *_: shards.index(root, path, length, feature)
         )
 
-    def answer(self, request: Request) -> list[bytes | memoryview]:
+    def answer(self, request: Request, client: Any = None) -> list[bytes | memoryview]:
         """Return the pieces of the payload of a reply.
 
         Raises
@@ -68,7 +71,15 @@ class Server:
         op, name = request.op, request.name
         if op == Op.STATUS:
             counts = {count: getattr(self.worker, count) for count in ("images", "batches", "largest")}
-            return [msgspec.json.encode(msgspec.structs.replace(self.facts, requests=self._requests, **counts))]
+            facts = {"requests": self._requests, "cpu_s": time.process_time(), **counts}
+            return [msgspec.json.encode(msgspec.structs.replace(self.facts, **facts))]
+        if op == Op.SPANS:
+            return [msgspec.json.encode(self.worker.spans(request.offset, request.offset + request.count))]
+        if Op.BEGIN <= op <= Op.RENAME:
+            if self.writes is None:
+                how = "Card(..., writable=True) or `labkit card start --writable` starts one that may be changed"
+                raise Refused(Code.PERMISSION_DENIED, f"{name!r}: the card {self.facts.name} is only read; {how}")
+            return self.writes.answer(request, client)
         path, query = protocol.split(name)
         recipe = protocol.recipe(query)
         if op == Op.GLOB:
@@ -94,24 +105,31 @@ class Server:
         """
         if recipe is None:
             count = min(count, REPLY_LIMIT)
-            data = self.root.read(path, offset, count)
+            with self.worker.noted(COPY_IN, "read"):
+                data, facts = self.root.stretch(path, offset, count)
             end = offset + len(data) if len(data) < count else protocol.UNKNOWN
-            return [protocol.STRETCH.pack(offset, end), data]
+            return [protocol.STRETCH.pack(offset, end, _version(facts)), data]
         if not _is_shard(path):
-            pixels = self.worker.submit(self.root.read(path), recipe, counter(path)).result()
-            return [protocol.STRETCH.pack(0, recipe.nbytes), pixels]
+            with self.worker.noted(COPY_IN, "read"):
+                data, facts = self.root.stretch(path)
+            pixels = self.worker.submit(data, recipe, counter(path)).result()
+            return [protocol.STRETCH.pack(0, recipe.nbytes, _version(facts)), pixels]
+        facts = self.root.stat(path)
         index = self.index(path, recipe)
         wanted = index.covering(offset, min(max(count, RECORDS_AHEAD), REPLY_LIMIT))
         if not wanted and index.fault:
             raise Refused(Code.DATA_LOSS, index.fault)
         place = index.places[wanted[0]].seen if wanted else index.length
-        pieces = [protocol.STRETCH.pack(place, protocol.UNKNOWN if index.fault else index.length)]
+        length = protocol.UNKNOWN if index.fault else index.length
+        pieces = [protocol.STRETCH.pack(place, length, _version(facts))]
         try:
             for payload in self._payloads(path, recipe, index, wanted):
                 pieces += [framing.header(len(payload)), payload, framing.checksum(payload)]
         except Refused:
             if len(pieces) == 1:
                 raise
+        if self.root.stat(path) != facts:
+            raise Refused(Code.FAILED_PRECONDITION, f"{path!r} was changed while it was read; open it again")
         return pieces
 
     def _payloads(self, path: str, recipe: Recipe, index: shards.Index, wanted: range) -> Iterator[bytes]:
@@ -119,7 +137,9 @@ class Server:
         submitted = []
         for number in wanted:
             place = index.places[number]
-            example = shards.Example(self.root.read(path, place.byte, place.length), recipe.feature)
+            with self.worker.noted(COPY_IN, "read"):
+                record = self.root.read(path, place.byte, place.length)
+            example = shards.Example(record, recipe.feature)
             submitted.append((number, example, self.worker.submit(example.jpeg, recipe, counter(path, number))))
         for number, example, pixels in submitted:
             try:
@@ -133,7 +153,11 @@ class Server:
         """Return where the records of a shard are; remembered until the file changes, and made one at a time."""
         entry = self.root.stat(path)
         with self._lock:
-            return self._index(path, recipe.nbytes, recipe.feature, entry.length, entry.mtime_ns)
+            return self._index(path, recipe.nbytes, recipe.feature, entry)
+
+
+def _version(facts: FileFacts) -> int:
+    return hash(facts) % 2**64
 
 
 def _names(names: list[str]) -> list[bytes]:
@@ -154,18 +178,22 @@ def _is_shard(path: str) -> bool:
 
 def answer_client(server: Server, client: connection.Connection) -> None:
     """Answer the requests of one client, one after the other, until it leaves or sends something else."""
-    with contextlib.suppress(OSError, EOFError, MessageError), client:
+    with contextlib.ExitStack() as end, contextlib.suppress(OSError, EOFError, MessageError), client:
+        if server.writes:
+            end.callback(server.writes.left, client)
         while True:
-            request = protocol.unpack_request(client.recv_bytes(protocol.REQUEST.size + protocol.NAME_LIMIT))
+            request = protocol.unpack_request(client.recv_bytes(protocol.REQUEST.size + protocol.PIECE_LIMIT))
             code = Code.OK
             try:
-                payload = server.answer(request)
+                payload = server.answer(request, client)
             except Refused as refusal:
                 code, payload = refusal.code, [str(refusal).encode("utf-8", "replace")]
             except Exception as error:
                 sentence = f"the card failed at {request.name!r}: {type(error).__name__}: {error}"
                 code, payload = Code.INTERNAL, [sentence.encode("utf-8", "replace")]
-            client.send_bytes(protocol.pack_reply(request.id, code, payload))
+            sent = server.worker.noted(COPY_OUT, "send") if request.op == Op.READ else contextlib.nullcontext()
+            with sent:
+                client.send_bytes(protocol.pack_reply(request.id, code, payload))
 
 
 # -- start and end ----------------------------------------------------------------
@@ -180,7 +208,7 @@ def run(place: Path, link: connection.Connection) -> None:
         Of its socket and its lock, without their endings: the name of the card, in the folder of all cards.
     link : connection.Connection
         Brings the settings: ``root``, ``device`` (part of a name, or None), ``keeper`` (whether the card ends with its
-        parent). Takes True when the card serves.
+        parent), ``limit_bytes`` (see `Writes`; None for a card that is only read). Takes True when the card serves.
     """
     settings = link.recv()
     # A process that only looks whether a card holds the lock releases it at once.
@@ -193,16 +221,19 @@ def run(place: Path, link: connection.Connection) -> None:
         # The lock of the name is still held, so that only files of this card are removed. Nothing else is waited for:
         # threads may be in a kernel that does not end, or in a driver that cannot be unloaded.
         try:
+            for call in at_end:
+                call()
             process.remove(place.parent, place.name)
         finally:
             os._exit(code)
 
+    at_end: list[Callable[[], Any]] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: leave())
     if settings["keeper"]:
         processes.leave_with_parent(leave)
     try:
-        serve(settings, place, link)
+        serve(settings, place, link, at_end)
     except Exception as error:
         print(" ".join(str(error).split()) or type(error).__name__, file=sys.stderr, flush=True)
         leave(1)
@@ -217,9 +248,12 @@ def check_worker(worker: Worker) -> None:
     worker.submit(file.getvalue(), Recipe(224)).result()
 
 
-def serve(settings: dict[str, Any], place: Path, link: connection.Connection) -> None:
-    """Take the device, open the socket, say so, and answer for ever."""
-    root = Root(settings["root"])
+def serve(settings: dict[str, Any], place: Path, link: connection.Connection, at_end: list[Callable[[], Any]]) -> None:
+    """Take the device, open the socket, say so, and answer for ever; `at_end` gets what is to be called at the end."""
+    root, limit = Root(settings["root"]), settings["limit_bytes"]
+    writes = None if limit is None else Writes(root, limit)
+    if writes:
+        at_end.append(writes.close)
 
     from labextras.offload.opencl import drivers
 
@@ -229,7 +263,8 @@ def serve(settings: dict[str, Any], place: Path, link: connection.Connection) ->
     device = offload.choose(settings["device"])
     worker = Worker(offload.Engine(device.opencl))
     kind = f"{device.name} ({device.kind}, {device.platform})"
-    server = Server(root, worker, process.Running(place.name, os.getpid(), root.folder, kind, time.time()))
+    facts = process.Running(place.name, os.getpid(), root.folder, kind, time.time(), writes is not None)
+    server = Server(root, worker, facts, writes)
     check_worker(worker)
     # Renamed into place: a socket at this path belongs to a card that accepts connections, or it is a leftover.
     aside = f"{place}.new"

@@ -2,7 +2,8 @@
 
 The plugin (``smartssd_filesystem.cc``, beside this file) uses TensorFlow's C interface for filesystems. The interface
 is the same in all versions that labkit runs with, but no version promises that; so each version has its own plugin.
-`METHODS` lists the methods of TensorFlow's filesystem class, what each is for, and whether the plugin does it.
+`METHODS` lists the methods of TensorFlow's filesystem class, what each is for, and whether a card must be writable for
+it. `schemes` shows how TensorFlow takes names apart, and which filesystem it has for them.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import NamedTuple
 
 from labextras.card import process, protocol
 from labkit.common.numbers import number
+from labkit.common.table import Table
 from labkit.sources import photos
 
 SOURCE = Path(__file__).with_name("smartssd_filesystem.cc")
@@ -105,7 +107,7 @@ def build() -> Path:
 
 
 def register() -> None:
-    """Let TensorFlow of this process read ``smartssd://``; a second call only takes over changed settings.
+    """Let TensorFlow of this process use ``smartssd://``; a second call only takes over changed settings.
 
     The environment variable LABKIT_CARD_TIMEOUT_S says how many seconds one request may take, all tries together.
 
@@ -147,15 +149,15 @@ def _timeout_s() -> float:
 # -- what the plugin does -----------------------------------------------------------
 
 
-class Method(NamedTuple):
-    """A method of TensorFlow's filesystem class: its `name` in C++, `what` it is called for, and whether it `works`.
+class _Method(NamedTuple):
+    """A method of TensorFlow's filesystem class: its `name` in C++, `what` it is called for, and whether it `writes`.
 
-    The plugin refuses whatever would change a card, which is read and never written.
+    The plugin has all of them. Those that write need a card that was started with ``writable=True``.
     """
 
     name: str
     what: str
-    works: bool
+    writes: bool
 
 
 #: What TensorFlow calls each method for, in the order of ``tensorflow/core/platform/file_system.h``.
@@ -184,4 +186,38 @@ _WHAT = {
 
 _WRITES = ("New(Writable|Appendable)File", "(Recursively)?CreateDir", "Delete.*", "RenameFile", "CopyFile")
 
-METHODS = tuple(Method(name, what, not re.fullmatch("|".join(_WRITES), name)) for name, what in _WHAT.items())
+METHODS = tuple(_Method(name, what, bool(re.fullmatch("|".join(_WRITES), name))) for name, what in _WHAT.items())
+
+# -- which filesystem a name belongs to -----------------------------------------------
+
+#: The kinds of names that TensorFlow's users meet, and one of ours.
+EXAMPLES = (
+    "/path/to/file", "file:///path/to/file", "gs://bucket/path/to/file", "s3://bucket/path/to/file",
+    "hdfs://node/path/to/file", "viewfs://cluster/path/to/file", "https://my.awesome.site/path/to/file",
+    "smartssd://card0/path/to/photo.jpg?size=224",
+)  # fmt: skip
+_NOTES = (
+    "What has a filesystem can be opened. Whether a server behind it answers, only a read tells.",
+    "card.register() adds smartssd. The package tensorflow-io adds s3, hdfs, viewfs and https to some TensorFlows.",
+)
+
+
+def schemes(*uris: str) -> Table:
+    """Return a table that takes names apart as TensorFlow does, and says whether it has a filesystem for each.
+
+    Parameters
+    ----------
+    *uris : str
+        Such as ``"smartssd://photos/a/b.jpg?size=224"``; `EXAMPLES` by default. Only ours has parameters: for others
+        a ``?`` is a character of the path.
+    """
+    import tensorflow as tf
+
+    known, rows = set(tf.io.gfile.get_registered_schemes()), []
+    for uri in uris or EXAMPLES:
+        # As in TensorFlow's ParseURI (tensorflow/core/platform/path.cc).
+        scheme, host, path = re.fullmatch(r"(?s:(?:([a-zA-Z][0-9a-zA-Z.]*)://([^/]*))?(.*))", uri).groups("")
+        path, parameters = protocol.split(path) if scheme == "smartssd" else (path, "")
+        cells = (scheme, host, path, parameters, "yes" if scheme in known else "no")
+        rows.append((uri, *(cell or "none" for cell in cells)))
+    return Table(("name", "scheme", "host", "path", "parameters", "filesystem here"), rows, notes=_NOTES)

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import connection
 from pathlib import Path
 from typing import Any
@@ -21,16 +21,23 @@ import msgspec
 from labextras.card import protocol
 from labextras.card.protocol import MessageError, Op, Refused, Request
 from labextras.card.root import Root
+from labextras.card.worker import COPY_IN, ENGINES, KERNEL, EngineSpan
 from labkit.common import processes
 from labkit.common.files import expanded
+from labkit.common.numbers import truth, whole
+from labkit.timeline.trace import Span, Trace
 
 #: Seconds that a card may take until it is ready: the first one of a machine compiles every kernel.
 START_TIMEOUT_S = 180
 #: Seconds that it may take to end after SIGTERM; then it is killed.
 STOP_TIMEOUT_S = 5
+#: Bytes that files which are being written through a card may have, all together, where nobody says.
+LIMIT_BYTES = 4 << 30
 #: Seconds that a killed process may hold its lock, until the system has taken apart what it had: for a start, which
 #: cannot know that it was killed; and for a stop, which has killed it, on a machine without a free core.
 _DYING_S, _KILLED_S = 1, 60
+#: What to change where a job waits for its card.
+_ADVICE = "look which lane is full: the kernel (a faster device, on an FPGA more decoders) or the threads of the host."
 #: Functions that are called with the name of each card that this process stops on purpose.
 on_stop: list[Callable[[str], Any]] = []
 #: A path of a socket has 108 bytes with the zero at its end (`sun_path` in Linux' sys/un.h; 104 in BSD's and macOS').
@@ -40,7 +47,9 @@ _SOCKET_LIMIT = 103
 class Running(msgspec.Struct, frozen=True):
     """A card that runs, and what it has done so far.
 
-    `since` is its start in seconds of `time.time`; `largest` is the number of images in its largest batch.
+    `since` is its start in seconds of `time.time`; `writable` says whether it may be changed; `largest` is the number
+    of images in its largest batch; `cpu_s` is what its process took of the processor, in seconds: on a card, the FPGA
+    would do most of this.
     """
 
     name: str
@@ -48,15 +57,17 @@ class Running(msgspec.Struct, frozen=True):
     root: str
     device: str
     since: float
+    writable: bool = False
     requests: int = 0
     images: int = 0
     batches: int = 0
     largest: int = 0
+    cpu_s: float = 0.0
 
     def __str__(self) -> str:
         """Return one line for a terminal."""
         work = f"{self.requests:,} requests, {self.images:,} images in {self.batches:,} batches"
-        return f"{self.name}: {self.root} on {self.device}, process {self.pid}, {work}"
+        return f"{self.name}: {self.root} on {self.device}, {'writable, ' * self.writable}process {self.pid}, {work}"
 
 
 def folder() -> Path:
@@ -180,7 +191,13 @@ def _status(name: str, timeout_s: float = 20) -> Running:
 
 
 def start(
-    root: str | os.PathLike[str], name: str = "card0", device: str | None = None, *, keeper: bool = False
+    root: str | os.PathLike[str],
+    name: str = "card0",
+    device: str | None = None,
+    *,
+    keeper: bool = False,
+    writable: bool = False,
+    limit_bytes: int = LIMIT_BYTES,
 ) -> processes.Child:
     """Start a card and return its process when it serves.
 
@@ -194,6 +211,8 @@ def start(
         Part of the name of an OpenCL device, as of `labextras.offload.choose`.
     keeper : bool
         True lets it end with this process, however that ends; False lets it run until `stop`.
+    writable, limit_bytes
+        As of `Card`.
 
     Raises
     ------
@@ -203,6 +222,7 @@ def start(
         If the card does not start; the sentence says why.
     """
     protocol.check_card(name)
+    limit = whole("limit_bytes", limit_bytes, 1) if truth("writable", writable) else None
     place, served = folder(), Root(root).folder
     lock = take(place / f"{name}.lock", _DYING_S)
     if lock is None:
@@ -214,7 +234,7 @@ def start(
         child = processes.Child(
             "labextras.card.daemon", str(place / name), polite_s=STOP_TIMEOUT_S, outlives=not keeper
         )
-        child.ask({"root": served, "device": device, "keeper": keeper}, START_TIMEOUT_S)
+        child.ask({"root": served, "device": device, "keeper": keeper, "limit_bytes": limit}, START_TIMEOUT_S)
     except BaseException as error:  # the stop button, too
         sweep(name)
         if isinstance(error, processes.ChildError):
@@ -255,22 +275,39 @@ class Card:
         As in ``smartssd://card0/...``.
     device : str, optional
         Part of the name of an OpenCL device; by default the first.
+    writable : bool
+        Whether files and folders in `root` may be made, changed and removed through it. By default they may not: most
+        cards serve photos that nobody can make again.
+    limit_bytes : int
+        What files that are being written may have all together, so also one file.
 
     Raises
     ------
     ValueError
-        For an impossible name, or no such folder.
+        For an impossible name or limit, or no such folder.
 
     Notes
     -----
+    A file that is written through a card gets its name when it is closed, and is whole then; until then, and where its
+    writer or the card is killed, the old file stays. `labextras.card.writes` says the rest.
+
     Used with ``with``, a card starts and stops with the block::
 
         with Card("photos") as card:
             pixels = tf.io.read_file(card.uri("cat/1.jpg", size=224))
     """
 
-    def __init__(self, root: str | os.PathLike[str], name: str = "card0", device: str | None = None) -> None:
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        name: str = "card0",
+        device: str | None = None,
+        *,
+        writable: bool = False,
+        limit_bytes: int = LIMIT_BYTES,
+    ) -> None:
         self.name, self.root, self.device = protocol.check_card(name), expanded("root", root).absolute(), device
+        self._writes = {"writable": truth("writable", writable), "limit_bytes": whole("limit_bytes", limit_bytes, 1)}
         Root(root)
         self._child: processes.Child | None = None
 
@@ -293,7 +330,7 @@ class Card:
 
     def start(self) -> Card:
         """Start the card, also after its process was killed; see `labextras.card.start` for what can go wrong."""
-        self._child = start(self.root, self.name, self.device, keeper=True)
+        self._child = start(self.root, self.name, self.device, keeper=True, **self._writes)
         # Also without `stop`: at the end of this process, and when this object is no longer referenced.
         self._end = weakref.finalize(self, _end, self._child, self.name)
         return self
@@ -313,6 +350,35 @@ class Card:
         """
         return _status(self.name)
 
+    def with_lanes(self, trace: Trace) -> Trace:
+        """Return the recording of a job that read through this card, with a lane for each engine of the card.
+
+        The card notes when it read each file (*copy in*), when each kernel ran, and when it sent each image to its
+        reader (*copy out*), on the clock of this machine. Where the device has a memory of its own, its copies are in
+        these lanes, too.
+
+        Parameters
+        ----------
+        trace : Trace
+            As `labkit.record` returns it, made while this card ran.
+
+        Raises
+        ------
+        ValueError
+            If the card did nothing in the window of the recording, or has forgotten what.
+        OSError
+            If it does not run.
+        """
+        begin, end = trace.window_ns
+        said = ask(self.name, Request(Op.SPANS, 1, offset=begin, count=end - begin))
+        spans = msgspec.json.decode(said, type=list[EngineSpan])
+        if not spans:
+            raise ValueError(f"the card {self.name} did nothing in the window of this recording, or has forgotten it")
+        kinds = {f"card: {engine}": "unit" for engine in ENGINES}
+        rows = [Span(f"card: {one.engine}", one.name, _category(one), *one[2:], -1) for one in spans]
+        lanes = Trace.from_spans(rows, kinds, origin=trace.run.origin).slice(begin, end)
+        return Trace.merge(trace, lanes).with_run(advice=dict.fromkeys(("fetch", "prep"), _ADVICE))
+
     def uri(self, path: str | os.PathLike[str] = "", /, **parameters: Any) -> str:
         """Return the name under which TensorFlow reads a file, a folder, or a pattern through this card.
 
@@ -329,6 +395,47 @@ class Card:
             For a path outside the root, and whatever else `labextras.card.uri` refuses.
         """
         return protocol.uri(self.name, protocol.below(self.root, path), **parameters)
+
+
+def cpu_ms(trace: Trace) -> float:
+    """Return the milliseconds of a core that the process which recorded a job took for one image, without any other's.
+
+    Raises
+    ------
+    ValueError
+        If the trace does not say: it is no recording of a tf.data pipeline, or its images were not counted.
+    """
+    clock, images = trace.run.processor, trace.run.images
+    if clock is None or len(clock.cpu_ns) < 2 or not images:
+        raise ValueError(f"{trace!r} does not say what its process took; allowed: what labkit.record returns")
+    return (clock.cpu_ns[-1] - clock.cpu_ns[0]) / 1e6 / images
+
+
+def modelled(trace: Trace, paths: Sequence[str], accelerator: Any) -> Trace:
+    """Return what a real card would do in the place of the stand-in: the timeline of a job, modelled.
+
+    Parameters
+    ----------
+    trace : Trace
+        The recording of a job that read through a card. What a photo took of its process stays with the host.
+    paths : sequence of str
+        JPEG files whose tokens are counted: photos like those of the job.
+    accelerator : labkit.accelerators.Modelled
+    """
+    from labextras import offload
+    from labextras.offload import tokens, twins
+
+    jpegs = [Path(path).read_bytes() for path in paths]
+    counted = tokens.count(jpegs) if twins.has_device() else tokens.count_on_host(jpegs[:4])
+    host = {"batch_size": trace.run.batch_size, "cores": trace.run.host.cpus, "host_ms": cpu_ms(trace)}
+    return offload.SmartSSD(decoders=8).trace(counted, accelerator, **host)
+
+
+def _category(span: EngineSpan) -> str:
+    """Return what a span of the card is drawn as: what comes from the drive is a read, what goes out is handed over."""
+    if span.engine != KERNEL:
+        return "read" if span.engine == COPY_IN else "copy"
+    return "decode" if span.name.startswith("jpeg") else "resize"
 
 
 def _end(child: processes.Child, name: str) -> None:

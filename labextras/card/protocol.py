@@ -10,9 +10,12 @@ request  bytes
 magic    4     ``LKC2``
 op       1     one of `Op`
 id       8     chosen by the reader
-offset   8     READ: the first byte that is wanted
-count    8     READ: how many bytes are wanted
-name     rest  UTF-8, at most `NAME_LIMIT` bytes: a path from the root of the card, then ``?`` and parameters
+offset   8     READ: the first byte that is wanted; BEGIN: 1 to append, 0 for a new file; WRITE: the place of the bytes
+               in the file; COMMIT: the length of the file; SPANS: the start of a window, ns since 1970
+count    8     READ: how many bytes are wanted; operations that change the card: their token;
+               SPANS: the length of the window, ns
+rest     rest  WRITE: at most `PIECE_LIMIT` bytes of the file. Else a name in UTF-8, at most `NAME_LIMIT` bytes: a path
+               from the root of the card, then ``?`` and parameters. RENAME: two names with a zero byte between them
 ======== ===== ==========================================================================
 
 ======== ===== ==========================================================================
@@ -22,12 +25,17 @@ magic    4     ``LKC2``
 code     1     one of `Code`
 id       8     that of the request
 payload  rest  READ: the place of the first byte that follows (8), the length of all there is to read, or `UNKNOWN` (8),
-               then the bytes; STAT: length (8), time of change in ns (8), 1 for a folder (1); LIST, GLOB: names, each
-               followed by a zero byte; STATUS: JSON. With any code but OK, the payload is a sentence.
+               the version of the file (8), then the bytes; STAT: length (8), time of change in ns (8), 1 for a folder
+               (1); LIST, GLOB: names, each followed by a zero byte; STATUS, SPANS: JSON; BEGIN: the bytes that the
+               file has already (8). With any code but OK, the payload is a sentence.
 ======== ===== ==========================================================================
 
 A reply to READ holds the byte at `offset`, or says that there is none. It may begin before `offset` and have more bytes
-than were wanted where the name has parameters: an image and a record come whole.
+than were wanted where the name has parameters: an image and a record come whole. A file that was replaced between two
+requests has another version, so that no reader takes pieces of two files for one.
+
+A file is written by BEGIN, WRITE for each piece, and COMMIT, all with one token, a random number that the writer draws;
+each other change has a token of its own. A request can be repeated: the card does what has a token once.
 """
 
 from __future__ import annotations
@@ -45,11 +53,14 @@ import numpy as np
 
 REQUEST = struct.Struct("=4sBQQQ")
 REPLY = struct.Struct("=4sBQ")
-STRETCH = struct.Struct("=QQ")
+STRETCH = struct.Struct("=QQQ")
+BEGUN = struct.Struct("=Q")
 STATISTICS = struct.Struct("=QqB")
 MAGIC = b"LKC2"
 #: Bytes that a name with its parameters may have: the longest path of Linux, and some more.
 NAME_LIMIT = 8192
+#: Bytes of a file that one request to WRITE may have.
+PIECE_LIMIT = 4 << 20
 #: The length of a file where it is not known before its end.
 UNKNOWN = 2**64 - 1
 
@@ -68,6 +79,15 @@ class Op(enum.IntEnum):
     STAT = 3
     LIST = 4
     GLOB = 5
+    BEGIN = 6
+    WRITE = 7
+    COMMIT = 8
+    MAKE_FOLDER = 9
+    DELETE = 10
+    DELETE_FOLDER = 11
+    DELETE_TREE = 12
+    RENAME = 13
+    SPANS = 14
 
 
 class Code(enum.IntEnum):
@@ -76,6 +96,7 @@ class Code(enum.IntEnum):
     OK = 0
     INVALID_ARGUMENT = 3
     NOT_FOUND = 5
+    ALREADY_EXISTS = 6
     PERMISSION_DENIED = 7
     RESOURCE_EXHAUSTED = 8
     FAILED_PRECONDITION = 9
@@ -96,19 +117,20 @@ class MessageError(Exception):
 
 
 class Request(NamedTuple):
-    """One question: what is asked, about which name, and for READ about which bytes."""
+    """One question: what is asked, about which name, and about which bytes; `data` are those of WRITE."""
 
     op: int
     id: int
     name: str = ""
     offset: int = 0
     count: int = 0
+    data: bytes = b""
 
 
 def pack_request(request: Request) -> bytes:
     """Return the message of a request."""
     name = request.name.encode("utf-8", "surrogateescape")
-    return REQUEST.pack(MAGIC, request.op, request.id, request.offset, request.count) + name
+    return REQUEST.pack(MAGIC, request.op, request.id, request.offset, request.count) + name + request.data
 
 
 def unpack_request(message: bytes) -> Request:
@@ -119,8 +141,12 @@ def unpack_request(message: bytes) -> Request:
     MessageError
         If there is none in it.
     """
-    (op, ident, offset, count), name = _parts(REQUEST, message, "request to a card")
-    return Request(op, ident, name.decode("utf-8", "surrogateescape"), offset, count)
+    (op, ident, offset, count), rest = _parts(REQUEST, message, "request to a card")
+    if op == Op.WRITE:
+        return Request(op, ident, "", offset, count, rest)
+    if len(rest) > NAME_LIMIT:
+        raise MessageError(f"the name has {len(rest):,} bytes; allowed: {NAME_LIMIT:,}")
+    return Request(op, ident, rest.decode("utf-8", "surrogateescape"), offset, count)
 
 
 def pack_reply(ident: int, code: int, payload: Sequence[bytes | memoryview]) -> bytes:
@@ -242,6 +268,21 @@ def recipe(query: str) -> Recipe | None:
     if given.get("seed") and not given.get("augment"):
         raise Refused(Code.INVALID_ARGUMENT, f"seed is {given['seed']} without augment=1; allowed: both, or none")
     return Recipe(**given) if given else None
+
+
+def plain(name: str) -> str:
+    """Return the path in the name of what is to be changed.
+
+    Raises
+    ------
+    Refused
+        If parameters say what the card should make of it: that can only be read.
+    """
+    path, query = split(name)
+    if recipe(query):
+        sentence = f"{name!r} is what the card makes of a file; allowed for a change: a name without parameters"
+        raise Refused(Code.INVALID_ARGUMENT, sentence)
+    return path
 
 
 def check_card(name: str) -> str:

@@ -6,6 +6,9 @@ follows the name of a file. No name leads out: not by ``..``, not by an absolute
 Every listed name can be read, and a walk through the folders ends. So a listing leaves out links that lead out, and two
 other kinds of names. The end of a name like ``q?size=7.jpg`` would be taken for parameters. Through a link to a folder
 above it, a walk would never end; a file behind this link can still be read by its name.
+
+Changes are stricter: they go through no link at all, and make no name that a listing would leave out. `UNFINISHED`, the
+folder in which files are written aside, cannot be read, listed or changed by any name.
 """
 
 from __future__ import annotations
@@ -23,13 +26,23 @@ from labextras.card import protocol
 from labextras.card.protocol import Code, Refused
 from labkit.common.files import expanded
 
+#: The folder, in that which a card serves, of the files that are not whole yet; see `labextras.card.writes`.
+UNFINISHED = ".labkit-unfinished"
+
 
 class FileFacts(NamedTuple):
-    """What is known about a file or folder; `length` is 0 for a folder."""
+    """What is known about a file or folder; `length` is 0 for a folder. Two files never have the same facts."""
 
     length: int
     mtime_ns: int
     folder: bool
+    inode: int
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> FileFacts:
+        """Return the facts in what the system says."""
+        folder = stat.S_ISDIR(found.st_mode)
+        return cls(0 if folder else found.st_size, found.st_mtime_ns, folder, found.st_ino)
 
 
 class Root:
@@ -50,6 +63,7 @@ class Root:
         if not given.is_dir():
             raise ValueError(f"the root of a card is {str(folder)!r}; allowed: a folder that exists")
         self.folder = os.path.realpath(given)
+        self.unfinished = os.path.join(self.folder, UNFINISHED)
 
     def locate(self, name: str) -> str:
         """Return the real path of a file or folder inside.
@@ -59,31 +73,46 @@ class Root:
         Refused
             If it is not there, or not inside.
         """
-        parts = [part for part in name.split("/") if part not in ("", ".")]
-        if ".." in parts or "\0" in name:
-            raise Refused(Code.PERMISSION_DENIED, f"{name!r} leads out of the card; allowed: a path without '..'")
-        with _refusing(name):
-            real = os.path.realpath(os.path.join(self.folder, *parts), strict=True)
+        with refusing(name):
+            real = os.path.realpath(os.path.join(self.folder, *_parts(name)), strict=True)
         if not _within(real, self.folder):
             raise Refused(Code.PERMISSION_DENIED, f"{name!r} is a link that leads out of the card")
-        # Not found, not a failed precondition: ``gfile.exists`` returns False for the one and raises for the other.
-        if name.rpartition("/")[2] in ("", ".") and not os.path.isdir(real):
-            raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: without the '/' at its end it is a file")
+        if _within(real, self.unfinished):
+            raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card")
+        _check_end(name, real)
         return real
 
     def stat(self, name: str) -> FileFacts:
         """Return what is known about a file or folder; see `locate` for what is refused."""
         real = self.locate(name)
-        with _refusing(name):
-            found = os.stat(real)
-        folder = stat.S_ISDIR(found.st_mode)
-        return FileFacts(0 if folder else found.st_size, found.st_mtime_ns, folder)
+        with refusing(name):
+            return FileFacts.of(os.stat(real))
+
+    def place(self, name: str) -> str:
+        """Return the path at which a file or folder is made, changed or removed; its folder is there.
+
+        Raises
+        ------
+        Refused
+            If the name leads out or through a link, is that of the root, or could not be listed.
+        """
+        parts = _parts(name)
+        if any(protocol.split(part)[1] for part in parts):
+            allowed = "names in which no = follows the last ?"
+            raise Refused(Code.INVALID_ARGUMENT, f"{name!r} would be read with parameters; allowed: {allowed}")
+        path = os.path.join(self.folder, *parts)
+        if path in (self.folder, self.unfinished):
+            raise Refused(Code.PERMISSION_DENIED, f"{name!r} stays as it is; allowed: files and folders of the card")
+        if self.locate("/".join(parts[:-1])) != os.path.dirname(path) or os.path.islink(path):
+            raise Refused(Code.PERMISSION_DENIED, f"{name!r} leads through a link; a card changes nothing behind one")
+        _check_end(name, path)
+        return path
 
     @contextlib.contextmanager
     def open(self, name: str) -> Iterator[int]:
         """Open a regular file for reading and give its descriptor; see `locate` for what is refused."""
         real = self.locate(name)
-        with _refusing(name):
+        with refusing(name):
             # Non-blocking: opening a named pipe would wait for a writer for ever.
             handle = os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         try:
@@ -95,22 +124,27 @@ class Root:
 
     def read(self, name: str, offset: int = 0, count: int | None = None) -> bytes:
         """Return `count` bytes of a file from `offset`, fewer at its end; all of them by default."""
-        with self.open(name) as handle, _refusing(name):
-            left = max(os.fstat(handle).st_size - offset, 0)
+        return self.stretch(name, offset, count)[0]
+
+    def stretch(self, name: str, offset: int = 0, count: int | None = None) -> tuple[bytes, FileFacts]:
+        """Return bytes as `read` does, and the facts of the file that they are from."""
+        with self.open(name) as handle, refusing(name):
+            facts = FileFacts.of(os.fstat(handle))
+            left = max(facts.length - offset, 0)
             left = left if count is None else min(count, left)
-            return os.pread(handle, left, offset) if left else b""
+            return os.pread(handle, left, offset) if left else b"", facts
 
     def list(self, name: str) -> list[str]:
         """Return the names in a folder, sorted; the top of this file says what is left out."""
         parts = [part for part in name.split("/") if part not in ("", ".")]
         passed = [self.locate("/".join(parts[:count])) for count in range(len(parts))]
         passed.append(self.locate(name))
-        with _refusing(name), os.scandir(passed[-1]) as entries:
+        with refusing(name), os.scandir(passed[-1]) as entries:
             return sorted(entry.name for entry in entries if self._shown(entry, passed))
 
     def _shown(self, entry: os.DirEntry[str], passed: list[str]) -> bool:
         """Return whether a name is listed; `passed` are the folders on the way to it, the root first."""
-        if protocol.split(entry.name)[1]:
+        if protocol.split(entry.name)[1] or entry.path == self.unfinished:
             return False
         if not entry.is_symlink():
             return True
@@ -139,19 +173,43 @@ class Root:
 
 
 #: For each error of the system the code of a refusal; any other is a failed precondition.
-_CODES = {errno.ENOENT: Code.NOT_FOUND, errno.EACCES: Code.PERMISSION_DENIED, errno.EIO: Code.DATA_LOSS}
+_CODES = {
+    errno.ENOENT: Code.NOT_FOUND,
+    errno.ENOTDIR: Code.NOT_FOUND,  # what would be in a file: ``gfile.exists`` returns False, as on the disk
+    errno.EEXIST: Code.ALREADY_EXISTS,
+    errno.EACCES: Code.PERMISSION_DENIED,
+    errno.EROFS: Code.PERMISSION_DENIED,
+    errno.EIO: Code.DATA_LOSS,
+    errno.ENOSPC: Code.RESOURCE_EXHAUSTED,
+    errno.EDQUOT: Code.RESOURCE_EXHAUSTED,
+}
 
 
 @contextlib.contextmanager
-def _refusing(name: str) -> Iterator[None]:
-    """Make errors of the system refusals."""
+def refusing(name: str, what: str = "read") -> Iterator[None]:
+    """Make errors of the system refusals: `name` cannot be `what`."""
     try:
         yield
     except OSError as error:
-        why = f"cannot be read: {error.strerror}"
+        why = f"cannot be {what}: {error.strerror}"
         if error.errno == errno.ENOENT:
             why = "is not on the card"
         raise Refused(_CODES.get(error.errno, Code.FAILED_PRECONDITION), f"{name!r} {why}") from None
+
+
+def _parts(name: str) -> list[str]:
+    """Return the parts of a name; `Refused` where it leads out."""
+    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if ".." in parts or "\0" in name:
+        raise Refused(Code.PERMISSION_DENIED, f"{name!r} leads out of the card; allowed: a path without '..'")
+    return parts
+
+
+def _check_end(name: str, real: str) -> None:
+    """Refuse the name of a file with a slash at its end."""
+    # Not found, not a failed precondition: ``gfile.exists`` returns False for the one and raises for the other.
+    if name.rpartition("/")[2] in ("", ".") and os.path.isfile(real):
+        raise Refused(Code.NOT_FOUND, f"{name!r} is not on the card: without the '/' at its end it is a file")
 
 
 def _within(real: str, folder: str) -> bool:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import bisect
 import os
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from labextras.card.protocol import Code, Refused
 from labextras.card.root import Root
@@ -67,7 +66,7 @@ class Example:
         from google.protobuf.message import DecodeError
 
         try:
-            self._message = _example().FromString(payload)
+            self._message = framing.example_class().FromString(payload)
         except DecodeError:
             raise Refused(Code.DATA_LOSS, "the record is no tf.Example") from None
         held = {entry.key: entry.value.bytes_list.value for entry in self._message.features.feature}
@@ -83,34 +82,6 @@ class Example:
         """Return the payload with `pixels` in place of the JPEG, and everything else as it was."""
         self._values[0] = bytes(pixels)
         return self._message.SerializeToString()
-
-
-@lru_cache(maxsize=1)
-def _example() -> Any:
-    """Return protobuf's class for a ``tf.Example``; fields that it does not know are kept as they are.
-
-    Source of the field numbers: tensorflow/core/example/example.proto and feature.proto.
-    """
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    kinds = descriptor_pb2.FieldDescriptorProto
-    file = descriptor_pb2.FileDescriptorProto(name="example.proto", syntax="proto3")
-    for message, name, number, many, kind in (
-        ("BytesList", "value", 1, True, kinds.TYPE_BYTES),
-        ("Feature", "bytes_list", 1, False, "BytesList"),
-        ("Entry", "key", 1, False, kinds.TYPE_STRING),
-        ("Entry", "value", 2, False, "Feature"),
-        ("Features", "feature", 1, True, "Entry"),
-        ("Example", "features", 1, False, "Features"),
-    ):
-        known = [one for one in file.message_type if one.name == message]
-        described = known[0] if known else file.message_type.add(name=message)
-        label = kinds.LABEL_REPEATED if many else kinds.LABEL_OPTIONAL
-        of = {"type": kinds.TYPE_MESSAGE, "type_name": kind} if isinstance(kind, str) else {"type": kind}
-        described.field.add(name=name, number=number, label=label, **of)
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return message_factory.GetMessageClass(pool.FindMessageTypeByName("Example"))
 
 
 def index(root: Root, name: str, image_length: int, feature: str) -> Index:

@@ -1,9 +1,10 @@
-// A TensorFlow filesystem: smartssd://<card>/<path>?<parameters> is read from the card of that name, which is a process
+// A TensorFlow filesystem: smartssd://<card>/<path>?<parameters> is a file of the card of that name, which is a process
 // behind a Unix socket. The messages are described in protocol.py.
 //
 // The plugin knows no Python, no OpenCL and no format of files. Every request can be repeated: where the card is gone,
 // or what it sends is no reply, the same request is sent again until the time is up. A reply counts only if its length
-// is possible, if it carries the number of the request, and if its bytes are those that were asked for.
+// is possible, if it carries the number of the request, and if its bytes are those that were asked for. A request that
+// changes the card carries a token, by which the card knows what it has done already.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <set>
 #include <sstream>
 #include <string>
@@ -38,16 +40,19 @@ constexpr char kMagic[] = "LKC2";
 constexpr char kCardLetters[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 constexpr size_t kCardLimit = 32, kNameLimit = 8192;
 constexpr uint64_t kAskLimit = 16u << 20;    // bytes of a file that one request asks for
+constexpr size_t kPieceLimit = 4u << 20;     // bytes of a file that one request brings
 constexpr uint64_t kReplyLimit = 1u << 30;   // bytes of an image, of records or of names in one reply
 constexpr uint64_t kSentenceLimit = 64u << 10;
 constexpr double kTimeoutLimitS = 3600;
 constexpr auto kStartGrace = milliseconds(1000);  // a card that has never answered may be starting
 
-enum Op : uint8_t { kRead = 2, kStat = 3, kList = 4, kGlob = 5 };
+enum Op : uint8_t {
+  kRead = 2, kStat, kList, kGlob, kBegin, kWrite, kCommit, kMakeFolder, kDelete, kDeleteFolder, kDeleteTree, kRename
+};
 
 // Every code that a card sends. Above all OUT_OF_RANGE is none: TensorFlow takes it for the end of a file.
-const std::set<int> kCodes = {TF_OK, TF_INVALID_ARGUMENT, TF_NOT_FOUND, TF_PERMISSION_DENIED, TF_RESOURCE_EXHAUSTED,
-                              TF_FAILED_PRECONDITION, TF_INTERNAL, TF_DATA_LOSS};
+const std::set<int> kCodes = {TF_OK, TF_INVALID_ARGUMENT, TF_NOT_FOUND, TF_ALREADY_EXISTS, TF_PERMISSION_DENIED,
+                              TF_RESOURCE_EXHAUSTED, TF_FAILED_PRECONDITION, TF_INTERNAL, TF_DATA_LOSS};
 
 #pragma pack(push, 1)
 // What a message begins with; a reply has its payload next.
@@ -58,7 +63,7 @@ struct Head {
   uint64_t id;
 };
 
-// The name follows.
+// The name follows, or a piece of a file.
 struct RequestHead {
   Head head;
   uint64_t offset, count;
@@ -66,7 +71,7 @@ struct RequestHead {
 
 // What the payload of kRead begins with.
 struct Stretch {
-  uint64_t place, end;
+  uint64_t place, end, version;
 };
 
 // The payload of kStat.
@@ -97,7 +102,7 @@ void Guard(TF_Status* status, Work work) {
   } catch (const Failure& failure) {
     TF_SetStatus(status, failure.code, failure.sentence.c_str());
   } catch (const std::bad_alloc&) {
-    TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "no memory left to read from the card");
+    TF_SetStatus(status, TF_RESOURCE_EXHAUSTED, "no memory left for what the card holds");
   } catch (...) {
     TF_SetStatus(status, TF_INTERNAL, "the plugin of the card failed");
   }
@@ -109,7 +114,7 @@ struct State {
   std::mutex lock;
   std::string folder;                            // of the sockets
   double timeout_s = 20;
-  std::map<std::string, std::vector<int>> idle;  // by card: open connections that nobody uses now
+  std::map<std::string, std::vector<int>> idle;  // by card, or by file that is written: connections not in use now
   std::set<std::string> known;                   // cards that have answered: one of them that is gone may come back
   pid_t owner = 0;                               // the process that opened the connections
   std::atomic<bool> closing{false};
@@ -138,30 +143,32 @@ std::unique_lock<std::mutex> Lock() {
   return hold;
 }
 
-int TakeIdle(const std::string& card) {
+int TakeIdle(const std::string& pool) {
   auto hold = Lock();
-  auto& sockets = state().idle[card];
+  auto& sockets = state().idle[pool];
   if (sockets.empty()) return -1;
   const int socket = sockets.back();
   sockets.pop_back();
   return socket;
 }
 
-void GiveIdle(const std::string& card, int socket) {
+void GiveIdle(const std::string& card, const std::string& pool, int socket) {
   auto hold = Lock();
   state().known.insert(card);
-  state().idle[card].push_back(socket);
+  state().idle[pool].push_back(socket);
 }
 
-void DropIdle(const std::string& card) {
+void DropIdle(const std::string& pool) {
   auto hold = Lock();
-  CloseAll(state().idle[card]);
+  CloseAll(state().idle[pool]);
+  state().idle.erase(pool);
 }
 
 // -- names -------------------------------------------------------------------------------------------------------
 
 struct Name {
   std::string card;
+  std::string pool;      // whose connections are used: those of the card, unless a file is written
   std::string path;      // with parameters, as the card gets it
   double timeout_s = 0;
   bool pixels = false;   // an image or records: a reply may have more bytes than were asked for
@@ -173,7 +180,7 @@ Name Parse(const char* uri) {
   if (text.compare(0, strlen(kScheme), kScheme) == 0) text.erase(0, strlen(kScheme));
   const size_t slash = text.find('/');
   Name name;
-  name.card = text.substr(0, slash);
+  name.pool = name.card = text.substr(0, slash);
   name.path = slash == std::string::npos ? "" : text.substr(slash + 1);
   if (name.card.empty() || name.card.size() > kCardLimit || name.card[0] == '-' || name.card[0] == '_' ||
       name.card.find_first_not_of(kCardLetters) != std::string::npos)
@@ -254,12 +261,13 @@ void Transfer(bool sending, int socket, void* data, size_t size, Clock::time_poi
 }
 
 // Send one request on an open connection and return the reply to it.
-Reply Exchange(int socket, Op op, const Name& name, uint64_t offset, uint64_t count, Clock::time_point until) {
+Reply Exchange(int socket, Op op, const Name& name, uint64_t offset, uint64_t count, const std::string& rest,
+               Clock::time_point until) {
   const uint64_t id = state().id++;
   RequestHead request = {{0, {}, op, id}, offset, count};
-  request.head.length = htonl(sizeof(request) - sizeof(request.head.length) + name.path.size());
+  request.head.length = htonl(sizeof(request) - sizeof(request.head.length) + rest.size());
   memcpy(request.head.magic, kMagic, 4);
-  std::string message = std::string(reinterpret_cast<const char*>(&request), sizeof(request)) + name.path;
+  std::string message = std::string(reinterpret_cast<const char*>(&request), sizeof(request)) + rest;
   Transfer(true, socket, message.data(), message.size(), until);
 
   Head answer;
@@ -267,8 +275,11 @@ Reply Exchange(int socket, Op op, const Name& name, uint64_t offset, uint64_t co
   if (memcmp(answer.magic, kMagic, 4) != 0 || !kCodes.count(answer.kind) || answer.id != id)
     throw Broken{"its reply was none to the request"};
   const bool good = answer.kind == TF_OK, read = good && op == kRead, stat = good && op == kStat;
-  const uint64_t least = read ? sizeof(Stretch) : stat ? sizeof(Statistics) : 0;
-  const uint64_t most = !good ? kSentenceLimit : stat ? least : read && !name.pixels ? least + count : kReplyLimit;
+  const bool begin = good && op == kBegin, names = good && (op == kList || op == kGlob);
+  const uint64_t least = read ? sizeof(Stretch) : stat ? sizeof(Statistics) : begin ? sizeof(uint64_t) : 0;
+  const uint64_t most = !good                             ? kSentenceLimit
+                        : names || (read && name.pixels) ? kReplyLimit
+                                                          : least + (read ? count : 0);
   Reply reply;
   reply.code = static_cast<TF_Code>(answer.kind);
   reply.size = uint64_t{ntohl(answer.length)} + sizeof(answer.length) - sizeof(answer);
@@ -277,30 +288,30 @@ Reply Exchange(int socket, Op op, const Name& name, uint64_t offset, uint64_t co
   reply.data.reset(new char[reply.size]);
   Transfer(false, socket, reply.data.get(), reply.size, until);
   if (!read) return reply;
-  const auto [place, end] = reply.as<Stretch>();
+  const auto [place, end, version] = reply.as<Stretch>();
   const bool holds = place <= offset && (offset - place < reply.size - sizeof(Stretch) || offset >= end);
   if (!holds || (place != offset && !name.pixels)) throw Broken{"its reply was about another place in the file"};
   return reply;
 }
 
 // Ask until there is a reply or the time is up.
-Reply Ask(const Name& name, Op op, uint64_t offset = 0, uint64_t count = 0) {
+Reply Ask(const Name& name, Op op, uint64_t offset, uint64_t count, const std::string& rest) {
   const auto start = Clock::now();
   const auto until = start + std::chrono::microseconds(static_cast<int64_t>(name.timeout_s * 1e6));
   for (auto pause = milliseconds(5);; pause = std::min(2 * pause, milliseconds(200))) {
-    int socket = TakeIdle(name.card);
+    int socket = TakeIdle(name.pool);
     const bool used = socket >= 0;
     try {
       if (!used) socket = Connect(name.card);
-      Reply reply = Exchange(socket, op, name, offset, count, until);
-      GiveIdle(name.card, socket);
+      Reply reply = Exchange(socket, op, name, offset, count, rest, until);
+      GiveIdle(name.card, name.pool, socket);
       if (reply.code != TF_OK) throw Failure{reply.code, std::string(reply.data.get(), reply.size)};
       return reply;
     } catch (const Broken& broken) {
       if (socket >= 0) close(socket);
-      DropIdle(name.card);  // what happened to this connection has happened to the others
+      DropIdle(name.pool);  // what happened to this connection has happened to the others
       if (state().closing)
-        throw Failure{TF_CANCELLED, "this process ends, and reads no more from the card " + name.card};
+        throw Failure{TF_CANCELLED, "this process ends, and asks the card " + name.card + " no more"};
       if (broken.missing && Clock::now() - start >= kStartGrace && !(Lock(), state().known.count(name.card)))
         throw Failure{TF_FAILED_PRECONDITION,
                       "no card called " + name.card + " runs on this machine: `labkit card status` lists those that " +
@@ -316,7 +327,17 @@ Reply Ask(const Name& name, Op op, uint64_t offset = 0, uint64_t count = 0) {
   }
 }
 
-// -- files ---------------------------------------------------------------------------------------------------------
+Reply Ask(const Name& name, Op op, uint64_t offset = 0, uint64_t count = 0) {
+  return Ask(name, op, offset, count, name.path);
+}
+
+// By which a card knows a change that it has done. Those of all processes are different.
+uint64_t Token() {
+  static thread_local std::random_device source;
+  return uint64_t{source()} << 32 | source();
+}
+
+// -- files that are read ---------------------------------------------------------------------------------------------
 
 // One open file. It keeps the last stretch that the card gave: TensorFlow reads an image of 3 MB in three pieces, and
 // an image and a record come whole.
@@ -324,7 +345,8 @@ struct File {
   Name name;
   std::mutex lock;
   Reply reply;
-  Stretch kept = {0, ~0ull};  // the place of the stretch, and the length of the file as soon as it is known
+  Stretch kept = {0, ~0ull, 0};  // the place of the stretch, and the length of the file as soon as it is known
+  bool begun = false;         // there has been a stretch
   uint64_t size = 0;          // bytes of the stretch
 };
 
@@ -344,7 +366,11 @@ size_t ReadAt(File* file, uint64_t offset, size_t count, char* buffer, bool* end
         if (done && (failure.code == TF_DATA_LOSS || failure.code == TF_INVALID_ARGUMENT)) return done;
         throw;
       }
-      file->kept = file->reply.as<Stretch>();
+      const Stretch& stretch = file->reply.as<Stretch>();
+      if (file->begun && stretch.version != file->kept.version)
+        throw Failure{TF_FAILED_PRECONDITION, "'" + file->name.path + "' was changed while it was read; open it again"};
+      file->begun = true;
+      file->kept = stretch;
       file->size = file->reply.size - sizeof(Stretch);
       continue;
     }
@@ -416,6 +442,106 @@ const void* RegionData(const TF_ReadOnlyMemoryRegion* region) { return RegionOf(
 uint64_t RegionLength(const TF_ReadOnlyMemoryRegion* region) { return RegionOf(region)->size; }
 void CloseRegion(TF_ReadOnlyMemoryRegion* region) { delete RegionOf(region); }
 
+// -- files that are written --------------------------------------------------------------------------------------------
+
+// One file that is written. The card holds it aside until it is closed. It has a connection of its own: where that
+// ends, the card knows that the writer is gone.
+struct Writing {
+  Name name;
+  uint64_t token = Token();
+  uint64_t sent = 0;                 // bytes that the card holds
+  std::string waiting;               // those behind them
+  std::unique_ptr<Failure> failure;  // after one the card holds nothing any more
+  ~Writing() { DropIdle(name.pool); }
+};
+
+Writing* WritingOf(const TF_WritableFile* file) { return static_cast<Writing*>(file->plugin_file); }
+
+template <bool appends>
+void Begin(const TF_Filesystem*, const char* uri, TF_WritableFile* file, TF_Status* status) {
+  Guard(status, [&] {
+    auto begun = std::make_unique<Writing>();
+    begun->name = Parse(uri);
+    begun->name.pool += "/" + std::to_string(begun->token);
+    begun->sent = Ask(begun->name, kBegin, appends, begun->token).as<uint64_t>();
+    file->plugin_file = begun.release();
+  });
+}
+
+// Ask for what the file needs; where that fails, all that follows fails in the same way.
+void Put(Writing* file, Op op, const std::string& rest) {
+  if (file->failure) throw *file->failure;
+  try {
+    Ask(file->name, op, file->sent, file->token, rest);
+  } catch (const Failure& failure) {
+    file->failure = std::make_unique<Failure>(failure);
+    throw;
+  }
+}
+
+void Send(Writing* file) {
+  if (file->waiting.empty() && !file->failure) return;
+  Put(file, kWrite, file->waiting);
+  file->sent += file->waiting.size();
+  file->waiting.clear();
+}
+
+void Append(const TF_WritableFile* file, const char* buffer, size_t size, TF_Status* status) {
+  Guard(status, [&] {
+    Writing* const to = WritingOf(file);
+    for (size_t done = 0; done < size;) {
+      const size_t part = std::min(size - done, kPieceLimit - to->waiting.size());
+      to->waiting.append(buffer + done, part);
+      done += part;
+      if (to->failure || to->waiting.size() == kPieceLimit) Send(to);
+    }
+  });
+}
+
+int64_t Tell(const TF_WritableFile* file, TF_Status* status) {
+  TF_SetStatus(status, TF_OK, "");
+  return WritingOf(file)->sent + WritingOf(file)->waiting.size();
+}
+
+// The card holds all bytes then. They are in the file when it is closed, and not before.
+void Flush(const TF_WritableFile* file, TF_Status* status) {
+  Guard(status, [&] { Send(WritingOf(file)); });
+}
+
+void CloseWriting(const TF_WritableFile* file, TF_Status* status) {
+  Guard(status, [&] {
+    Send(WritingOf(file));
+    Put(WritingOf(file), kCommit, "");
+  });
+}
+
+// A file that was not closed is none: its connection ends here.
+void Abandon(TF_WritableFile* file) { delete WritingOf(file); }
+
+// -- changes -----------------------------------------------------------------------------------------------------------
+
+template <Op op>
+void Change(const TF_Filesystem*, const char* uri, TF_Status* status) {
+  Guard(status, [&] { Ask(Parse(uri), op, 0, Token()); });
+}
+
+void DeleteTree(const TF_Filesystem* filesystem, const char* uri, uint64_t* files, uint64_t* folders,
+                TF_Status* status) {
+  Change<kDeleteTree>(filesystem, uri, status);
+  *files = 0;
+  *folders = TF_GetCode(status) != TF_OK;
+}
+
+void Rename(const TF_Filesystem*, const char* from, const char* to, TF_Status* status) {
+  Guard(status, [&] {
+    const Name source = Parse(from), target = Parse(to);
+    if (source.card != target.card)
+      throw Failure{TF_INVALID_ARGUMENT, std::string(from) + " cannot become " + to +
+                                             ": they are on two cards; allowed: a name on the same card, or a copy"};
+    Ask(source, kRename, 0, Token(), source.path + '\0' + target.path);
+  });
+}
+
 // -- folders -------------------------------------------------------------------------------------------------------
 
 // Ask for names and hand them over as a list that TensorFlow frees; what fits a pattern gets scheme and card in front.
@@ -450,26 +576,6 @@ void FlushCaches(const TF_Filesystem*) {
   auto hold = Lock();
   for (auto& [card, sockets] : state().idle) CloseAll(sockets);
 }
-
-// -- what a card refuses ---------------------------------------------------------------------------------------------
-
-void Refuse(const char* uri, TF_Status* status) {
-  const std::string sentence = std::string(uri) + " cannot be changed: a card is read, and never written";
-  TF_SetStatus(status, TF_PERMISSION_DENIED, sentence.c_str());
-}
-
-void NoWriter(const TF_Filesystem*, const char* uri, TF_WritableFile*, TF_Status* status) { Refuse(uri, status); }
-void NoChange(const TF_Filesystem*, const char* uri, TF_Status* status) { Refuse(uri, status); }
-void NoMove(const TF_Filesystem*, const char*, const char* target, TF_Status* status) { Refuse(target, status); }
-void NoDelete(const TF_Filesystem*, const char* uri, uint64_t* files, uint64_t* folders, TF_Status* status) {
-  *files = 0;
-  *folders = 1;
-  Refuse(uri, status);
-}
-
-// TensorFlow wants these where a way to write is offered; they are never called.
-void CloseWriter(TF_WritableFile*) {}
-void NoAppend(const TF_WritableFile*, const char*, size_t, TF_Status* status) { Refuse("the card", status); }
 
 void Init(TF_Filesystem*, TF_Status* status) { TF_SetStatus(status, TF_OK, ""); }
 void Cleanup(TF_Filesystem*) {}
@@ -514,8 +620,11 @@ TF_CAPI_EXPORT void TF_InitPlugin(TF_FilesystemPluginInfo* info) {
   file->read = Read;
 
   auto* writer = ops->writable_file_ops = Table<TF_WritableFileOps>();
-  writer->cleanup = CloseWriter;
-  writer->append = NoAppend;
+  writer->cleanup = Abandon;
+  writer->append = Append;
+  writer->tell = Tell;
+  writer->flush = writer->sync = Flush;
+  writer->close = CloseWriting;
 
   auto* region = ops->read_only_memory_region_ops = Table<TF_ReadOnlyMemoryRegionOps>();
   region->cleanup = CloseRegion;
@@ -533,15 +642,14 @@ TF_CAPI_EXPORT void TF_InitPlugin(TF_FilesystemPluginInfo* info) {
   system->get_matching_paths = GetMatchingPaths;
   system->translate_name = TranslateName;
   system->flush_caches = FlushCaches;
-  system->new_writable_file = NoWriter;
-  system->new_appendable_file = NoWriter;
-  system->create_dir = NoChange;
-  system->recursively_create_dir = NoChange;
-  system->delete_file = NoChange;
-  system->delete_dir = NoChange;
-  system->delete_recursively = NoDelete;
-  system->rename_file = NoMove;
-  system->copy_file = NoMove;
+  system->new_writable_file = Begin<false>;
+  system->new_appendable_file = Begin<true>;
+  system->create_dir = Change<kMakeFolder>;
+  system->delete_file = Change<kDelete>;
+  system->delete_dir = Change<kDeleteFolder>;
+  system->delete_recursively = DeleteTree;
+  system->rename_file = Rename;
+  // TensorFlow itself makes RecursivelyCreateDir and CopyFile of these.
 }
 
 }  // extern "C"

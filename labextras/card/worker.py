@@ -10,7 +10,9 @@ import dataclasses
 import hashlib
 import queue
 import threading
-from collections.abc import Sequence
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, NamedTuple
 
@@ -18,9 +20,20 @@ import numpy as np
 
 from labextras.card.protocol import Code, Recipe, Refused
 
-#: Images in one batch, and bytes of pixels that come out of it, unless one image alone has more.
-BATCH_IMAGES = 64
+#: Images in one batch, and bytes of pixels that come out of it, unless one image alone has more. A reader with twice as
+#: many requests on their way keeps all three engines of a card at work: while a batch is in the kernels, the one before
+#: it is sent, and the files of the next one are read.
+BATCH_IMAGES = 32
 BATCH_BYTES = 256 << 20
+#: So many spans are kept, the latest ones: those of some ten thousand images.
+SPANS = 100_000
+#: Batches after which spans are taken from the engine, which keeps some thousand commands only.
+TAKE_AFTER = 32
+
+#: The three engines of a card, in the order in which a batch passes them.
+COPY_IN, KERNEL, COPY_OUT = ENGINES = "copy in", "kernel", "copy out"
+#: The engine of a command of OpenCL that is not a kernel, by its name.
+_COPIES = {"upload": COPY_IN, "download": COPY_OUT}
 
 
 class Job(NamedTuple):
@@ -32,8 +45,17 @@ class Job(NamedTuple):
     done: Future[memoryview]
 
 
+class EngineSpan(NamedTuple):
+    """What one of `ENGINES` did: start on the Unix clock, and length, nanoseconds."""
+
+    engine: str
+    name: str
+    start_ns: int
+    duration_ns: int
+
+
 class Worker:
-    """A thread that preprocesses.
+    """A thread that preprocesses, and notes when.
 
     Parameters
     ----------
@@ -49,6 +71,8 @@ class Worker:
     def __init__(self, engine: Any) -> None:
         self.engine = engine
         self.images = self.batches = self.largest = 0
+        self._spans: deque[EngineSpan] = deque(maxlen=SPANS)
+        self._turn = threading.Lock()  # of the engine: the thread's, but for a moment in which somebody asks for spans
         self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="device", daemon=True).start()
 
@@ -57,6 +81,27 @@ class Worker:
         job = Job(image, recipe, counter, Future())
         self._waiting.put(job)
         return job.done
+
+    @contextlib.contextmanager
+    def noted(self, engine: str, name: str) -> Iterator[None]:
+        """Note how long a block takes, by the clock of this process: bytes on their way to the card, or from it."""
+        begin = time.time_ns()
+        yield
+        self._spans.append(EngineSpan(engine, name, begin, time.time_ns() - begin))
+
+    def spans(self, begin_ns: int, end_ns: int) -> list[EngineSpan]:
+        """Return what the engines did in a window of the Unix clock: whatever touches it, whole."""
+        with self._turn:
+            self._take()
+        return [one for one in list(self._spans) if one.start_ns < end_ns and one.start_ns + one.duration_ns > begin_ns]
+
+    def _take(self) -> None:
+        """Take over the commands of the engine; OpenCL's clock of the device is put on that of the host."""
+        self._spans += [
+            EngineSpan(_COPIES.get(one.name, KERNEL), one.name, one.start_ns, one.duration_ns)
+            for one in self.engine.trace()
+        ]
+        self.engine.forget()
 
     def _work(self) -> None:
         while True:
@@ -76,7 +121,10 @@ class Worker:
     def _serve(self, recipe: Recipe, jobs: Sequence[Job]) -> None:
         """Preprocess jobs that ask for the same; where that fails as a whole, each alone: one must not fail others."""
         try:
-            outcomes = serve(self.engine, [job.image for job in jobs], recipe, jobs[0].counter)
+            with self._turn:
+                outcomes = serve(self.engine, [job.image for job in jobs], recipe, jobs[0].counter)
+                if self.batches % TAKE_AFTER == 0:
+                    self._take()
         except Exception as error:
             if len(jobs) > 1:
                 for job in jobs:

@@ -6,9 +6,7 @@ cannot tell.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -188,24 +186,9 @@ def _likeness(new: np.ndarray, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _rotated(pictures: np.ndarray, angle: int) -> np.ndarray:
-    return (_rotation(*pictures.shape[1:], angle) @ pictures.reshape(len(pictures), -1).T).T.reshape(pictures.shape)
+    from scipy import ndimage
 
-
-@functools.cache
-def _rotation(height: int, width: int, angle: int) -> Any:
-    """Return the sparse matrix that turns a flat picture about its middle; pixels at its border go on outwards."""
-    from scipy import sparse
-
-    sine, cosine = np.sin(np.deg2rad(angle)), np.cos(np.deg2rad(angle))
-    y, x = np.indices((height, width)).reshape(2, -1) - np.array([[(height - 1) / 2], [(width - 1) / 2]])
-    row = np.clip(cosine * y + sine * x + (height - 1) / 2, 0, height - 1)
-    column = np.clip(cosine * x - sine * y + (width - 1) / 2, 0, width - 1)
-    top, left = np.minimum(row.astype(int), height - 2), np.minimum(column.astype(int), width - 2)
-    down, right = row - top, column - left
-    weights = np.concatenate([(1 - down) * (1 - right), (1 - down) * right, down * (1 - right), down * right])
-    places = np.concatenate([(top + i) * width + left + j for i in (0, 1) for j in (0, 1)])
-    size = height * width
-    return sparse.csr_array((weights, (np.tile(np.arange(size), 4), places)), shape=(size, size))
+    return ndimage.rotate(pictures, angle, (1, 2), reshape=False, order=1, mode="nearest")
 
 
 def _spectra(pictures: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from labextras.checks.components import Part
 from labkit.pipelines.same_elements import dense, digest
-from labkit.pipelines.structure import check_dataset, named
+from labkit.pipelines.structure import named
 
 #: Elements of which a larger thumbnail and some pixels are kept, for looking at *how* images changed.
 DETAILED = 256
@@ -43,6 +44,8 @@ class Layout:
         Whether an element of the dataset holds several images.
     image, label, key : int or None
         Places in `names`.
+    companion : int or None
+        The place of what must move with the image: a mask of its size, or boxes.
     """
 
     names: tuple[str, ...]
@@ -50,6 +53,7 @@ class Layout:
     image: int | None
     label: int | None
     key: int | None
+    companion: int | None = None
 
 
 @dataclass
@@ -66,8 +70,6 @@ class Epoch:
         Mean of red minus blue, NaN for images without three channels.
     low, high : list of float
         Smallest and largest finite value of each image, as delivered.
-    broken : list of int
-        Values per image that are NaN or infinite.
     flat : list of bool
         Whether an image is of one colour: nothing varies in any channel.
     large, pixels : list of ndarray of float32, shapes (32, 32) and (512, 2)
@@ -75,6 +77,12 @@ class Epoch:
         the mirrored places.
     others : list of bytes
         16 bytes for each component beside the image; empty where there is none.
+    companions : list of bytes
+        A digest of the mask or the boxes of each image; empty where there are none.
+    batches : list of int
+        The number of the batch of each element.
+    parts : dict of str to Part
+        What was seen of each component, by its name.
     shapes : set of tuple
     forms : set of str
         Kind and shape of the labels.
@@ -97,11 +105,13 @@ class Epoch:
     colour: list[float] = field(default_factory=list)
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
-    broken: list[int] = field(default_factory=list)
     flat: list[bool] = field(default_factory=list)
     others: list[bytes] = field(default_factory=list)
     large: list[np.ndarray] = field(default_factory=list)
     pixels: list[np.ndarray] = field(default_factory=list)
+    companions: list[bytes] = field(default_factory=list)
+    batches: list[int] = field(default_factory=list)
+    parts: dict[str, Part] = field(default_factory=dict)
     shapes: set[tuple[int, ...]] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
     soft: bool = False
@@ -109,20 +119,33 @@ class Epoch:
     whole: bool = False
     endless: bool = False
     white: float = 1.0
+    _features: list[bytes] = field(default_factory=list)
     _as_bytes: list[bytes] = field(default_factory=list)  # digests of images of floats, should 255 be white
 
     def __len__(self) -> int:
         """Return the number of elements."""
         return len(self.digests)
 
-    def add(self, layout: Layout, row: list[np.ndarray]) -> None:
-        """Take the fingerprint of one element."""
+    @property
+    def features(self) -> list[bytes]:
+        """A digest of each element without its label: of an image, that of its pixels."""
+        return self._features or self.digests
+
+    def add(self, layout: Layout, row: list[np.ndarray], batch: int = 0) -> None:
+        """Take the fingerprint of one element of a batch."""
+        self.batches.append(batch)
+        for name, array in zip(layout.names, row, strict=True):
+            self.parts.setdefault(name, Part()).add(array)
+        if layout.companion is not None:
+            self.companions.append(digest(row[layout.companion]))
         if layout.label is not None:
             self.mark(row[layout.label])
         if layout.key is not None:
             self.keys.append(digest(row[layout.key]))
         if layout.image is None:
-            self.digests.append(b"".join(digest(part) for part in row))
+            marks = [digest(part) for part in row]
+            self.digests.append(b"".join(marks))
+            self._features.append(b"".join(mark for i, mark in enumerate(marks) if i != layout.label))
             return
         if others := [part for i, part in enumerate(row) if i != layout.image]:
             self.others.append(b"".join(map(digest, others)))
@@ -134,7 +157,6 @@ class Epoch:
         self.shapes.add(raw.shape)
         whole, image = image, image.astype(np.float64 if raw.dtype.itemsize > 4 else np.float32)
         good = np.isfinite(image)
-        self.broken.append(int(good.size - np.count_nonzero(good)))
         low, high = _extremes(image, good)
         self.low.append(float(low))
         self.high.append(float(high))
@@ -237,16 +259,14 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     Raises
     ------
     TypeError
-        If it is no dataset, or has a component that is neither a tensor nor ragged.
+        If it has a component that is neither a tensor nor ragged.
     ValueError
         If a component that the caller names does not exist, or `batched` contradicts the shapes.
     """
-    import tensorflow as tf
-
-    parts = components(dataset, what)
+    parts = components(dataset)
     known_names = tuple(name for name, _ in parts)
     for name, spec in parts:
-        if not isinstance(spec, (tf.TensorSpec, tf.RaggedTensorSpec)):
+        if type(spec).__name__ not in ("TensorSpec", "RaggedTensorSpec", "ArraySpec"):
             raise TypeError(f"{what} has a component {name} of {type(spec).__name__}; allowed: tensors, ragged tensors")
     dims = _shapes(dataset, [spec for _, spec in parts])
     alone = known_names[dims.index([])] if [] in dims else None
@@ -254,13 +274,14 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
         raise ValueError(
             f"batched=True, and component {alone} of {what} is a single value; a batch has one per element"
         )
-    numeric = [not (spec.dtype == tf.string or spec.dtype.is_bool or spec.dtype.is_complex) for _, spec in parts]
+    numeric = [not (spec.dtype.name == "string" or spec.dtype.is_bool or spec.dtype.is_complex) for _, spec in parts]
     chosen = _find(known_names, image, "image", what)
     if chosen is None:
         shapes = [(i, d) for i, d in enumerate(dims) if numeric[i] and d is not None]
         ranks = (3,) if alone else (3, 4)  # four dimensions beside a single value are a clip, and no batch
         coloured = [i for i, d in shapes if len(d) in ranks and (d[-1] in (1, 3, 4, None) or _planes(d))]
-        plain = [i for i, d in shapes if len(d) == 2 and all(n is None or n >= 8 for n in d)]
+        bytes_or_floats = [i for i, (_, spec) in enumerate(parts) if spec.dtype.size <= 2 or spec.dtype.is_floating]
+        plain = [i for i, d in shapes if i in bytes_or_floats and len(d) == 2 and all(n is None or n >= 8 for n in d)]
         flat = [i for i, d in shapes if len(d) == 3 or (i in plain and not _vectors(dims, i, batched))]
 
         def likely(i: int) -> tuple[int, bool, bool]:
@@ -271,7 +292,7 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
 
         chosen = max(coloured or flat, key=likely, default=None)
     if batched is None:
-        ragged = [spec.ragged_rank for _, spec in parts if isinstance(spec, tf.RaggedTensorSpec)]
+        ragged = [spec.ragged_rank for _, spec in parts if hasattr(spec, "ragged_rank")]
         batched = _batched(dims, chosen, ragged)
     rank = [None if d is None else len(d) - bool(batched) for d in dims]
     known = _find(known_names, key, "key", what)
@@ -286,9 +307,18 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
         second = [i for i in small if pair and known_names[i].split(".")[0] == "1"]
         marked = next(iter(second or small), None)
     if known is None:
-        texts = (i for i, (_, spec) in enumerate(parts) if spec.dtype == tf.string and rank[i] == 0)
+        texts = (i for i, (_, spec) in enumerate(parts) if spec.dtype.name == "string" and rank[i] == 0)
         known = next((i for i in texts if i not in (chosen, marked)), None)
-    return Layout(known_names, bool(batched), chosen, marked, known)
+    others = [i for i in range(len(parts)) if i not in (chosen, known) and numeric[i] and dims[i] is not None]
+    with_it = None if chosen is None else next((i for i in others if _moves_with(dims[chosen], dims[i], batched)), None)
+    return Layout(known_names, bool(batched), chosen, marked, known, with_it)
+
+
+def _moves_with(image: list[int | None] | None, other: list[int | None], batched: bool) -> bool:
+    """Return whether a component has the shape of a mask of an image, or of boxes."""
+    mine, theirs = [] if image is None else image[batched:], other[batched:]
+    mask = len(mine) >= 2 <= len(theirs) and mine[0] is not None and mine[:2] == theirs[:2]
+    return mask or (len(theirs) in (1, 2) and theirs[-1] == 4)
 
 
 def _shapes(dataset: Any, specs: list[Any]) -> list[list[int | None] | None]:
@@ -299,23 +329,16 @@ def _shapes(dataset: Any, specs: list[Any]) -> list[list[int | None] | None]:
     return [None if spec.shape.rank is None else spec.shape.as_list() for spec in specs]
 
 
-def components(dataset: Any, what: str) -> list[tuple[str, Any]]:
-    """Return the components of a dataset: for each its name, and what TensorFlow says about its shape and dtype.
-
-    Raises
-    ------
-    TypeError
-        If it is no dataset.
-    """
-    check_dataset(dataset, what)
+def components(dataset: Any) -> list[tuple[str, Any]]:
+    """Return the components of a dataset: for each its name, and what is known about its shape and dtype."""
     return list(named(dataset.element_spec))
 
 
-def deeper(dataset: Any, reference: Any, what: str) -> bool:
+def deeper(dataset: Any, reference: Any) -> bool:
     """Return whether the components of `dataset` have one dimension more than those of the same name in `reference`."""
     ranks, plain = (
-        {name: spec.shape.rank for name, spec in components(one, called) if hasattr(spec, "shape")}
-        for one, called in ((dataset, what), (reference, "reference"))
+        {name: spec.shape.rank for name, spec in components(one) if hasattr(spec, "shape")}
+        for one in (dataset, reference)
     )
     both = [(ranks[name], plain[name]) for name in ranks.keys() & plain.keys()]
     return bool(both) and all(None not in pair and pair[0] == pair[1] + 1 for pair in both)
@@ -360,19 +383,19 @@ def _batched(dims: list[list[int | None] | None], image: int | None, ragged: lis
     return 0 not in lengths and (lengths == {None} or (len(dims) > 1 and len(lengths) == 1))
 
 
-def rows(dataset: Any, found: Layout) -> Iterator[list[np.ndarray]]:
-    """Yield the elements one by one as lists of arrays, batches taken apart."""
-    for element in dataset:
+def rows(dataset: Any, found: Layout) -> Iterator[tuple[int, list[np.ndarray]]]:
+    """Yield the elements one by one as lists of arrays, batches taken apart, with the number of the batch."""
+    for number, element in enumerate(dataset):
         parts = [value for _, value in named(element)]
         if not found.batched:
-            yield [dense(part) for part in parts]
+            yield number, [dense(part) for part in parts]
             continue
-        parts = [part if hasattr(part, "to_tensor") else part.numpy() for part in parts]
+        parts = [part if hasattr(part, "to_tensor") else np.asarray(part) for part in parts]
         counts = {int(part.nrows()) if hasattr(part, "to_tensor") else len(part) for part in parts}
         if len(counts) != 1:
             raise ValueError(f"a batch has components of {sorted(counts)} elements; allowed: equally many")
         for i in range(counts.pop()):
-            yield [dense(part[i]) for part in parts]
+            yield number, [dense(part[i]) for part in parts]
 
 
 def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: int | None, what: str) -> list[Epoch]:
@@ -408,10 +431,10 @@ def read(dataset: Any, found: Layout, *, epochs: int, count: int | None, steps: 
     return made
 
 
-def _fill(source: Iterator[list[np.ndarray]], found: Layout, count: int | None, what: str) -> Epoch:
+def _fill(source: Iterator[tuple[int, list[np.ndarray]]], found: Layout, count: int | None, what: str) -> Epoch:
     epoch = Epoch()
-    for row in itertools.islice(source, count):
-        epoch.add(found, row)
+    for batch, row in itertools.islice(source, count):
+        epoch.add(found, row, batch)
         if len(epoch) > MOST:
             raise ValueError(f"{what} has more than {MOST:,} elements in an epoch; say steps= to look at fewer")
     return epoch

@@ -105,6 +105,12 @@ def match(seen: Epoch, truth: Epoch) -> Match:
     return Match(place, exact, groups, truth.labels)
 
 
+def likeness(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return how like thumbnails are to others, mirrored or not, as correlations of shape (some, others)."""
+    mirrored = some.reshape(-1, 8, 8)[:, :, ::-1].reshape(-1, 64)
+    return np.maximum(some @ others.T, mirrored @ others.T)
+
+
 def _alike(seen: Epoch, truth: Epoch, rest: list[int], groups: list[int]) -> list[int]:
     pictures = np.stack(truth.small)
     first = sorted(set(groups))  # copies are looked at once
@@ -112,12 +118,11 @@ def _alike(seen: Epoch, truth: Epoch, rest: list[int], groups: list[int]) -> lis
     found = []
     for start in range(0, len(rest), 256):
         some = np.stack([seen.small[i] for i in rest[start : start + 256]])
-        mirrored = some.reshape(len(some), 8, 8)[:, :, ::-1].reshape(len(some), 64)
-        likeness = np.maximum(some @ distinct.T, mirrored @ distinct.T)
-        best = likeness.argmax(axis=1)
-        top = likeness[np.arange(len(some)), best]
-        likeness[np.arange(len(some)), best] = -1
-        second = likeness.max(axis=1) if len(first) > 1 else np.full(len(some), -1.0)
+        found_alike = likeness(some, distinct)
+        best = found_alike.argmax(axis=1)
+        top = found_alike[np.arange(len(some)), best]
+        found_alike[np.arange(len(some)), best] = -1
+        second = found_alike.max(axis=1) if len(first) > 1 else np.full(len(some), -1.0)
         good = (top >= LEAST) & (top - second >= MARGIN * (1 - second))
         found += [first[b] if g else -1 for b, g in zip(best, good, strict=True)]
     return found
@@ -145,12 +150,7 @@ def differ(seen: Epoch, exactly: bool) -> bool:
     pairs = [(i, j) for i, j in pairs if i != j]
     others = [(i, j) for i, j in pairs if seen.digests[i] != seen.digests[j]]
     if not exactly and seen.small:
-        pictures = [picture.reshape(8, 8) for picture in seen.small]
-        others = [
-            (i, j)
-            for i, j in others
-            if max((pictures[i] * pictures[j]).sum(), (pictures[i] * pictures[j][:, ::-1]).sum()) < LEAST
-        ]
+        others = [(i, j) for i, j in others if likeness(seen.small[i], seen.small[j][None]).max() < LEAST]
     return 2 * len(others) > len(pairs)
 
 

@@ -419,19 +419,14 @@ def _off_colours(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndar
 
 def _off_blur(one: list[np.ndarray], other: list[np.ndarray]) -> list[np.ndarray]:
     """Return what is left if the sharper photos are blurred until they are as the others."""
+    from scipy import ndimage
 
     def edges(images: list[np.ndarray]) -> float:
         return _size([np.diff(image, axis=axis) for image in images for axis in (0, 1)])
 
-    def blurred(image: np.ndarray, width: float) -> np.ndarray:
-        for _ in range(2):
-            place = np.arange(len(image))
-            weights = np.exp(-(((place[:, None] - place) / width) ** 2) / 2)
-            image = np.tensordot(weights / weights.sum(axis=1, keepdims=True), image, 1).swapaxes(0, 1)
-        return image
-
     def left(width: float, most: int | None = None) -> list[np.ndarray]:
-        return [blurred(a, width) - b for a, b in zip(sharp[:most], soft[:most], strict=True)]
+        pairs = zip(sharp[:most], soft[:most], strict=True)
+        return [ndimage.gaussian_filter(a, (width, width, 0), mode="nearest") - b for a, b in pairs]
 
     sharp, soft = (one, other) if edges(one) > edges(other) else (other, one)
     # The width is found with two photos: to blur all of them in each width would take most of the time of a comparison.

@@ -3,74 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import operator
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from labextras.checks import augmentation, fingerprints, matching
+from labextras.checks import augmentation, components, fingerprints, label_checks, matching, pairs_and_splits
 from labextras.checks.augmentation import FAULT, OPEN, PASSED
+from labextras.checks.evidence import Evidence
 from labkit.pipelines import same_elements, structure
 from labkit.timeline.wording import PYTHON_OPS
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What all checks look at.
-
-    Parameters
-    ----------
-    dataset : tf.data.Dataset
-    layout : Layout
-        Which of its components is what.
-    first, second, truth : Epoch
-        Fingerprints of two epochs of it, and of the reference if there is one.
-    random : bool or None
-        Whether the pipeline augments; None if nothing says so.
-    stated : bool
-        Whether the caller said so.
-    expected : int or None
-        Elements of an epoch.
-    labels : Epoch or None
-        Of the labels of an epoch, in any order, and of nothing else.
-    value_range : (float, float) or None
-        What pixels may be.
-    deterministic : bool or None
-        Whether every epoch must have the same order.
-    """
-
-    dataset: Any
-    layout: fingerprints.Layout
-    first: fingerprints.Epoch
-    second: fingerprints.Epoch
-    truth: fingerprints.Epoch | None
-    random: bool | None
-    stated: bool
-    expected: int | None
-    labels: fingerprints.Epoch | None
-    value_range: tuple[float, float] | None
-    deterministic: bool | None
-
-    @cached_property
-    def epoch_is_unknown(self) -> bool:
-        """Whether the dataset never ends and was read by `steps`: then it is unknown where an epoch begins."""
-        return self.first.endless and not self.first.whole
-
-    @cached_property
-    def match(self) -> matching.Match | None:
-        """The elements of the first epoch, found again in the reference."""
-        return None if self.truth is None else matching.match(self.first, self.truth)
-
-    @cached_property
-    def again(self) -> matching.Match | None:
-        """The elements of the second epoch, found again in the reference."""
-        return None if self.truth is None else matching.match(self.second, self.truth)
-
 
 _Seen = tuple[str, str]
 #: Neighbours of one label beyond chance, as a share of all.
@@ -78,12 +24,9 @@ _SORTED = 0.05
 _LAG = 8  # elements between two that are no views of one photo, as a rule
 _ROUNDING = {"float16": 2**-10, "bfloat16": 2**-7}  # of a value of about 1
 _ORIENTATION, _FILES = 274, 2_000  # EXIF's number of the orientation, and files looked at
-_APART = "images and labels were shuffled or filtered apart"
-_SOFT = "labels are soft, shares of several classes; whether they belong to their images cannot be told"
-_MOVED = (
-    "labels are numbers, and others than expected: they may move with the image, as boxes and angles do, or be in "
-    "another unit; whether they still belong to their images cannot be told"
-)
+_MUCH = 0.05  # of all elements
+_MOSTLY = 0.5  # of all values of a component
+_FEW_OF_BATCH = 4  # images, and batches
 _UNKNOWN_EPOCH = (
     "the dataset never ends (repeat()), and steps= may be more or less than an epoch; say its length instead: count=, "
     "labels= or reference="
@@ -91,7 +34,7 @@ _UNKNOWN_EPOCH = (
 
 
 def verdict(name: str, facts: Evidence) -> _Seen:
-    """Return status and text of the check of a name, a key of `CHECKS`."""
+    """Return status and text of the check of a name, a key of `CHECKS`; no text where it does not apply."""
     check, needs = CHECKS[name]
     lacking = (words for there, words in map(_NEEDS.__getitem__, needs) if not there(facts))
     missing = next(lacking, None)
@@ -103,6 +46,12 @@ def count(facts: Evidence) -> _Seen:
     got, then, expected = len(facts.first), len(facts.second), facts.expected
     if not got:
         return FAULT, "not one element came out"
+    both = facts.first.whole and facts.second.whole and not facts.first.endless
+    dropped = [n for n in facts.graph if n.kind == "Filter" and structure.draws([n])]
+    if both and got != then and not dropped:
+        return FAULT, f"{got:,} elements came in epoch 1 and {then:,} in epoch 2; look for what one of them ended early"
+    if expected is None and (lost := _never_seen(facts)):
+        return FAULT, f"drop_remainder loses {lost:,} elements, the same in every epoch: shuffle before, or keep them"
     if expected is None:
         return OPEN, f"{got:,} came, and nothing says how many there should be; count=, labels= or reference= does"
     if facts.first.endless:
@@ -112,9 +61,27 @@ def count(facts: Evidence) -> _Seen:
     if got != expected or then != expected:
         wrong = got if got != expected else then
         losses = "drop_remainder, ignore_errors, a filter, take or skip loses elements"
-        cause = losses if wrong < expected else "a repeat, or two sources that overlap"
-        return FAULT, f"{wrong:,} elements came instead of {expected:,}; look for: {cause}"
+        doubled = "a repeat, or two sources that overlap"
+        instead = ""
+        if facts.shared_out:
+            instead = ", as come without workers"
+            losses = "drop_last, which drops the rest of each worker, or shares that leave elements out"
+            doubled = "a stream that each worker reads as a whole: get_worker_info() says which share is whose"
+        cause = losses if wrong < expected else doubled
+        return FAULT, f"{wrong:,} elements came instead of {expected:,}{instead}; look for: {cause}"
     return PASSED, f"all {expected:,} came, in both epochs"
+
+
+def _never_seen(facts: Evidence) -> int:
+    """Return how many elements batches leave out in every epoch, where that is much; 0 where a shuffle draws others."""
+    found = 0
+    for node in facts.graph:
+        if getattr(node.dataset, "_drop_remainder", False) and node.upstream:
+            length, size = int(node.upstream[0].dataset.cardinality()), node.number("_batch_size")
+            fixed = not any(one.kind == "Shuffle" for one in node.upstream)
+            lost = length % size if length > 0 and size > 0 and fixed else 0
+            found = max(found, lost if lost > _MUCH * length else 0)
+    return found
 
 
 def once(facts: Evidence) -> _Seen:
@@ -124,12 +91,16 @@ def once(facts: Evidence) -> _Seen:
         many = len(first) - len(set(first.keys or first.digests))
         if facts.layout.image is None and not first.keys:
             return OPEN, "needs reference=, or a component that is a key (key=): values alone may well be equal"
+        if many and not structure.is_dataset(facts.dataset) and facts.dataset.draws_again:
+            return OPEN, f"{many:,} came more than once: the sampler draws with replacement"
         if many and facts.epoch_is_unknown:
             return OPEN, f"{many:,} came more than once: {_UNKNOWN_EPOCH}"
         if many:
             causes = "repeat, overlapping sources, or give reference= if the source itself holds copies"
             by = "key" if first.keys else "every pixel"
-            return FAULT, f"{many:,} came more than once, equal in {by}; look for {causes}"
+            lost = (facts.expected or 0) - (len(first) - many)
+            beside = f", and {lost:,} of {facts.expected:,} did not come at all" if lost > 0 else ""
+            return FAULT, f"{many:,} came more than once, equal in {by}{beside}; look for {causes}"
         if first.keys or sorted(first.digests) == sorted(second.digests):
             return OPEN, "none came twice; whether one is lost needs reference="
         return OPEN, "needs reference= or a key (key=): random images of one element are never equal"
@@ -151,108 +122,13 @@ def once(facts: Evidence) -> _Seen:
     return PASSED, "every element of the reference came exactly once, in both epochs"
 
 
-def labels(facts: Evidence) -> _Seen:
-    """Compare labels with the reference, image by image, or else their numbers with those expected."""
-    first, truth, match, wanted = facts.first, facts.truth, facts.match, facts.labels
-    if not first.labels:
-        return OPEN, "no component looks like labels; label= names one"
-    others = wanted is not None and first.whole and not _as_often(first, wanted)
-    if truth is not None and truth.labels and (match.certain or any(match.exact)):
-        pairs = [(i, j) for i, j in enumerate(match.place) if j >= 0 and (match.certain or match.exact[i])]
-        if first.forms.isdisjoint(truth.forms) or (first.soft and not truth.soft):
-            seen = _other_form(first.soft, [(first.labels[i], match.labels_of(j)) for i, j in pairs])
-        elif wrong := [i for i, j in pairs if first.labels[i] not in match.labels_of(j)]:
-            if first.measured and _may_have_moved(first, truth, pairs, set(wrong)):
-                return OPEN, _MOVED
-            many = f"{len(wrong):,} of {len(pairs):,} images carry another label than in the reference"
-            seen = FAULT, f"{many}, the first is number {wrong[0]}; {_APART}, zip them first"
-        else:
-            part = "" if len(pairs) == len(first) else f" (checked on {len(pairs):,} of {len(first):,})"
-            seen = PASSED, f"every image has the label of the reference{part}"
-        if seen[0] == FAULT or not others:
-            return seen
-    if others and first.soft and not wanted.soft:
-        return OPEN, _SOFT
-    if others and first.measured:
-        known = set(wanted.labels)
-        if not set(first.labels) <= known or (facts.random and _few(known, wanted)):
-            return OPEN, _MOVED
-    if others:
-        return FAULT, "the labels of an epoch are not those expected: elements are lost, repeated or mislabelled"
-    if wanted is not None and first.whole:
-        return OPEN, "each label came as often as expected; whether it belongs to its image needs reference="
-    if truth is not None and truth.labels:
-        return OPEN, "too few images could be recognised in the reference to compare their labels; key= helps"
-    return OPEN, "whether a label belongs to its image needs reference= with labels"
-
-
-def _as_often(one: fingerprints.Epoch, other: fingerprints.Epoch) -> bool:
-    """Return whether two epochs hold the same labels; in another form (numbers, names, one-hot) as often suffices."""
-    if one.forms.isdisjoint(other.forms):
-        if any(form.startswith("half") for form in one.forms | other.forms):
-            return True  # different numbers become equal where they are rounded
-        return sorted(Counter(one.labels).values()) == sorted(Counter(other.labels).values())
-    return sorted(one.labels) == sorted(other.labels)
-
-
-def _may_have_moved(
-    first: fingerprints.Epoch, truth: fingerprints.Epoch, pairs: list[tuple[int, int]], wrong: set[int]
-) -> bool:
-    """Return whether labels that are not those of the reference may be right, as boxes are that turn with the image.
-
-    Labels that left their images are labels of other images. Those that move with an image leave it alone where its
-    pixels stay; those that are in another unit are others everywhere. A white page looks the same when it moved.
-    """
-    equal = {i for i, j in pairs if first.digests[i] == truth.digests[j]}
-    still = {i for i in equal if not (first.small and _even(first.small[i]))}
-    known = set(truth.labels)
-    if all(first.labels[i] in known for i in wrong):
-        return not wrong & still and _few(known, truth)
-    return not wrong & still or still <= wrong
-
-
-def _even(picture: np.ndarray) -> bool:
-    """Return whether a thumbnail is its own mirror image, from left to right or from top to bottom."""
-    square = picture.reshape(8, 8)
-    return any(np.allclose(square, mirrored, atol=1e-3) for mirrored in (square[:, ::-1], square[::-1]))
-
-
-def _few(known: set[bytes], epoch: fingerprints.Epoch) -> bool:
-    """Return whether labels come so often that of an angle the opposite one is likely to occur, too."""
-    return 2 * len(known) <= len(epoch.labels)
-
-
-def _other_form(soft: bool, pairs: list[tuple[bytes, set[bytes]]]) -> _Seen:
-    """Judge labels and those of the reference where they are written differently: one must always go with one."""
-    pairs = [(one, min(others)) for one, others in pairs if len(others) == 1]  # copies may carry several
-    ones, others = ({pair[side] for pair in pairs} for side in (0, 1))
-    if 2 * len(others) > len(pairs):
-        return OPEN, "labels come in another form than in the reference, and too few come twice to compare them"
-    if len(set(pairs)) == len(ones) == len(others):
-        return PASSED, "every image has the label of the reference, in another form"
-    if soft:
-        return OPEN, _SOFT
-    here = "equal ones there differ here, or different ones are equal"
-    return FAULT, f"labels come in another form than in the reference, and {here}; {_APART}, or two classes became one"
-
-
-def finite(facts: Evidence) -> _Seen:
-    """Look for NaN and infinite values."""
-    bad = [i for i, n in enumerate(facts.first.broken + facts.second.broken) if n]
-    if bad:
-        many = f"{len(bad):,} of {len(facts.first) + len(facts.second):,} images hold NaN or infinite values"
-        first = bad[0] % len(facts.first)
-        return FAULT, f"{many}, the first is number {first}; look for a division by zero or the logarithm of 0"
-    return PASSED, "no NaN, nothing infinite"
-
-
 def in_range(facts: Evidence) -> _Seen:
     """Compare pixels with the range that they may have."""
     low = min(facts.first.low + facts.second.low, default=np.inf)
     high = max(facts.first.high + facts.second.high, default=-np.inf)
     if low > high:
         return OPEN, "no finite value came"
-    _, spec = fingerprints.components(facts.dataset, "dataset")[facts.layout.image]
+    _, spec = fingerprints.components(facts.dataset)[facts.layout.image]
     if facts.value_range is None:
         whole = spec.dtype.is_integer
         seen = f"whole numbers from {low:g} to {high:g}" if whole else f"floats from {low:.3g} to {high:.3g}"
@@ -266,7 +142,7 @@ def in_range(facts: Evidence) -> _Seen:
         return FAULT, f"nothing is below 0, and {least:g} is allowed; were mean and deviation forgotten?"
     hint = "clip after the last augmentation"
     if most <= 1 < 16 < high:
-        hint = "bytes were cast and not divided by 255; tf.image.convert_image_dtype does that for whole numbers only"
+        hint = "divide by 255: floats, as resize and cast return them, are scaled by nobody else"
     elif least >= 0 > low and high <= -low * 4:
         hint = "clip after the last augmentation, or name the range of your normalisation"
     return FAULT, f"pixels from {low:.3g} to {high:.3g}, allowed {least:g} to {most:g}; {hint}"
@@ -341,7 +217,7 @@ def _same_elements(facts: Evidence) -> bool | None:
     if first.keys:
         return sorted(first.keys) == sorted(second.keys)
     whole = first.whole and second.whole
-    graph = structure.nodes(facts.dataset)
+    graph = facts.graph
     if any(node.kind == "Shuffle" for node in graph) and (not whole or _drops(facts, graph)):
         return False  # each epoch holds another part of what was shuffled
     if not whole or len(first) != len(second):
@@ -375,7 +251,26 @@ def alike(facts: Evidence) -> _Seen:
         if all(twins):
             return FAULT, f"{augmentation.FROZEN}: elements that are equal in the reference come out equal"
         return PASSED, "elements that are equal in the reference come out differently"
+    if _drawn_for_batches(facts):
+        return FAULT, "one draw for all images of a batch: map the images one by one, before the batch"
     return augmentation.alike(_pairs(facts), min(facts.first.low, default=0.0))
+
+
+def _drawn_for_batches(facts: Evidence) -> bool:
+    """Return whether images are mirrored or brighter batch by batch: alike within each, not from one to the next."""
+    first, truth, groups = facts.first, facts.truth, {}
+    for i, j in enumerate(facts.match.place[: len(first.large)]):
+        if 0 <= j < len(truth.large):
+            one, other = (epoch.small[k].reshape(8, 8) for epoch, k in ((first, i), (truth, j)))
+            mirrored = (one * other[:, ::-1]).sum() > (one * other).sum()
+            shift = float(np.median(first.large[i]) - np.median(truth.large[j]))
+            groups.setdefault(first.batches[i], []).append((shift, float(mirrored)))
+    groups = [np.array(values) for values in groups.values() if len(values) >= _FEW_OF_BATCH]
+    if len(groups) < _FEW_OF_BATCH:
+        return False
+    within = np.median([np.ptp(values, axis=0) for values in groups], axis=0)
+    between = np.ptp([np.median(values, axis=0) for values in groups], axis=0)
+    return bool(((between > 0.05) & (within < 0.2 * between)).any())
 
 
 def order(facts: Evidence) -> _Seen:
@@ -393,6 +288,15 @@ def order(facts: Evidence) -> _Seen:
     if not one:
         return OPEN, "needs a key (key=), labels or reference= to tell the elements apart"
     same = list(one) == list(other)
+    asked = facts.deterministic is False or (facts.deterministic is None and _shuffled(facts))
+    if same and asked and _telling(list(one)):
+        causes = "reshuffle_each_iteration=False, or a cache behind the shuffle"
+        if not structure.is_dataset(facts.dataset):
+            causes = "a sampler or a stream whose set_epoch(epoch) is not called before each epoch, or a seed set anew"
+        claim = "each epoch must have an order of its own" if facts.deterministic is False else "a shuffle stands here"
+        return FAULT, f"{claim}, and epoch 2 has the order of epoch 1 (by {by}); look for {causes}"
+    if not same and facts.deterministic is False:
+        return PASSED, f"epoch 2 has another order (by {by})"
     if not facts.deterministic:
         seen = "the same" if same else "another"
         return OPEN, f"epoch 2 has {seen} order (by {by}); deterministic=True says that it must be the same"
@@ -406,9 +310,49 @@ def order(facts: Evidence) -> _Seen:
     return PASSED, f"epoch 2 has the order of epoch 1 (by {by})"
 
 
+def _shuffled(facts: Evidence) -> bool:
+    """Return whether a shuffle draws the order, and not only which elements a split takes."""
+    if not structure.is_dataset(facts.dataset):
+        return facts.dataset.shuffles
+    splits = ("Take", "Skip", "Shard")
+    shuffles = [node for node in facts.graph if node.kind == "Shuffle" and node.number("_buffer_size") > 1]
+    return any(not any(one.kind in splits for one in node.downstream) for node in shuffles)
+
+
+def _telling(marks: list[Any]) -> bool:
+    """Return whether an order of these marks comes twice by chance in less than one of a thousand million."""
+    orders = math.lgamma(len(marks) + 1) - sum(math.lgamma(n + 1) for n in Counter(marks).values())
+    return orders > 9 * math.log(10)
+
+
+def workers(facts: Evidence) -> _Seen:
+    """Compare the random numbers of two worker processes."""
+    draws = None if structure.is_dataset(facts.dataset) else facts.dataset.draws_of_workers()
+    causes = "a generator that the dataset or its module holds, which each worker copies, or a seed in worker_init_fn"
+    remedy = "draw from one that is made in the worker, seeded by torch.initial_seed()"
+    if draws == "alike":
+        return FAULT, f"all workers draw the same random numbers; look for {causes}: {remedy}"
+    if draws == "again":
+        return FAULT, f"workers draw the same random numbers in each epoch; look for {causes}: {remedy}"
+    return (PASSED, "each worker draws random numbers of its own, others in each epoch") if draws else (OPEN, "")
+
+
+def padding(facts: Evidence) -> _Seen:
+    """Say which share of the values only fills rows up."""
+    shares = {name: part.padded for name, part in facts.first.parts.items() if name != facts.label and part.padded}
+    if not shares:
+        return OPEN, ""
+    name = max(shares, key=lambda one: shares[one])
+    said = f"{shares[name]:.0%} of the values of {name} only fill rows up"
+    remedy = "put rows of about one length into a batch, and fill up to the longest of each batch"
+    return (FAULT, f"{said}: {remedy}") if shares[name] > _MOSTLY else (PASSED, said)
+
+
 def mixed(facts: Evidence) -> _Seen:
     """Count neighbours of one label, against those that chance brings."""
     excess = [_runs(epoch.labels) for epoch in (facts.first, facts.second)]
+    if not facts.first.labels:
+        return OPEN, ""
     if None in excess:
         enough = "32 elements or more, and enough of the rare labels to tell sorted ones from chance"
         return OPEN, f"needs labels that come several times each, {enough}"
@@ -438,24 +382,16 @@ def _runs(labels: list[bytes]) -> float | None:
     return (seen - chance) / (1 - chance) if seen > chance + noise else 0.0
 
 
-def resize(facts: Evidence) -> _Seen:
-    """Look in the graph for a resize that leaves pixels out."""
-    ops = frozenset().union(*(node.ops for node in structure.nodes(facts.dataset)))
-    if plain := sorted(ops & {"ResizeBilinear", "ResizeBicubic", "ResizeNearestNeighbor"}):
-        what = "leaves pixels out where it makes photos smaller; what is served must do the same, see checks.serving"
-        return OPEN, f"a map resizes without antialias ({', '.join(plain)}) and {what}"
-    if ops & {"ScaleAndTranslate", "ResizeArea"}:
-        return PASSED, "the resize reads all pixels"
-    return OPEN, "no map of TensorFlow resizes"
-
-
 def orientation(facts: Evidence) -> _Seen:
     """Look for photos whose file says how to turn them, and that a decoder of TensorFlow leaves as they lie."""
     from PIL import Image
 
-    graph = structure.nodes(facts.dataset)
+    graph = facts.graph
     ops = frozenset().union(*(node.ops for node in graph))
-    if not any(op.startswith("Decode") for op in ops) or ops.intersection(PYTHON_OPS):
+    decodes, python = any(op.startswith("Decode") for op in ops), bool(ops.intersection(PYTHON_OPS))
+    if not (decodes or python):
+        return OPEN, ""
+    if python:
         return OPEN, "no decoder of TensorFlow reads files here; others may apply an orientation (EXIF) or not"
     if facts.truth is not None:
         return OPEN, "the reference says which way photos are to lie"
@@ -499,7 +435,9 @@ def _pairs(facts: Evidence) -> list[tuple[Any, Any, Any, Any]]:
 #: What a check may need: whether it is there, and what is said if it is not.
 _NEEDS: dict[str, tuple[Callable[[Evidence], bool], str]] = {
     "elements": (lambda facts: len(facts.first) > 0, "no element came"),
-    "images": (lambda facts: facts.layout.image is not None, "no component looks like images; image= names one"),
+    "images": (lambda facts: facts.layout.image is not None, ""),
+    "companion": (lambda facts: facts.layout.companion is not None, ""),
+    "held out": (lambda facts: facts.held is not None, ""),
     "reference": (lambda facts: facts.truth is not None, "needs reference=, the same elements without augmentation"),
     "claim": (lambda facts: facts.random is True, "nothing says whether this pipeline augments; random=True does"),
 }
@@ -508,8 +446,12 @@ _NEEDS: dict[str, tuple[Callable[[Evidence], bool], str]] = {
 CHECKS: dict[str, tuple[Callable[[Evidence], _Seen], tuple[str, ...]]] = {
     "count": (count, ()),
     "once": (once, ()),
-    "labels": (labels, ()),
-    "finite": (finite, ("images", "elements")),
+    "labels": (label_checks.labels, ()),
+    "moved": (pairs_and_splits.left_behind, ("images", "companion")),
+    "finite": (components.finite, ("elements",)),
+    "constant": (components.constant, ("elements",)),
+    "texts": (components.texts, ("elements",)),
+    "ids": (components.ids, ("elements",)),
     "range": (in_range, ("images",)),
     "blank": (blank, ("images", "elements")),
     "overflow": (overflow, ("images", "reference")),
@@ -517,20 +459,25 @@ CHECKS: dict[str, tuple[Callable[[Evidence], _Seen], tuple[str, ...]]] = {
     "random": (random, ("elements",)),
     "changed": (changed, ("reference", "claim")),
     "alike": (alike, ("images", "reference", "claim")),
+    "workers": (workers, ("elements",)),
     "order": (order, ()),
     "mixed": (mixed, ()),
-    "resize": (resize, ("images",)),
+    "padding": (padding, ("elements",)),
     "orientation": (orientation, ("images",)),
+    "leaked": (pairs_and_splits.leaked, ("held out", "elements")),
+    "split": (pairs_and_splits.split, ("held out", "elements")),
 }
 
-#: Faults that no check of one pipeline finds.
-UNSEEN = (
+#: Faults that no check of one pipeline finds: of photos, and of anything.
+UNSEEN_IN_PHOTOS = (
     "Whether a model is served these pixels: size, resize, colours and scale can differ; checks.serving compares.",
     "Blue for red without a reference: the result is a valid photo, too; give reference=, or use checks.serving.",
     "Bytes that wrapped around without a reference: dark pixels may be dark; give reference=.",
     "Mean and deviation of another model: their values are in range, too; checks.serving compares.",
-    "Sorted records behind a buffer of half of them: most batches hold all labels; look at the first and the last one.",
     "Turned or grey photos: these are valid photos, too; look at some of them.",
+)
+UNSEEN = (
+    "Sorted records behind a buffer of half of them: most batches hold all labels; look at the first and the last one.",
     "A label that is wrong in the source itself: there is nothing to compare it with.",
-    "Photos to learn from among those that are held out: compare the files of both sets.",
+    "Elements to learn from among those that are held out, without both sets: give against=.",
 )

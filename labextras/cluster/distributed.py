@@ -7,6 +7,7 @@ import itertools
 import math
 import os
 import pickle
+import re
 import sys
 import time
 import uuid
@@ -111,16 +112,12 @@ def _beside(trace: Trace, index: int) -> Trace:
     return replace(trace, threads=tuple(threads), thread=thread)
 
 
-class Processes:
+class Processes(contextlib.AbstractContextManager):
     """What `processes` returns: processes of this machine in which programs run."""
 
     def __init__(self, count: int) -> None:
         self.count, self._closed = count, False
         self._fork_server = ForkServer()
-
-    def __enter__(self) -> Processes:
-        """Return this object."""
-        return self
 
     def __exit__(self, *_: Any) -> None:
         """Close it."""
@@ -232,10 +229,14 @@ class Processes:
         return outcomes, died, [line for n in died for line in _lines(n, logs[n][1])]
 
 
+#: What TensorFlow says of each function that came from another process without its file: it runs all the same.
+_AUTOGRAPH = re.compile(r"^.*AutoGraph could not transform.*?do_not_convert\n", re.MULTILINE | re.DOTALL)
+
+
 def _lines(number: int, log: str) -> list[str]:
     """Return the lines that a process printed; none where it died before it could print."""
     with contextlib.suppress(FileNotFoundError), open(log, errors="replace") as file:
-        return [f"process {number}: {line}\n" for line in file.read().splitlines()]
+        return [f"process {number}: {line}\n" for line in _AUTOGRAPH.sub("", file.read()).splitlines()]
     return []
 
 

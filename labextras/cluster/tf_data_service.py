@@ -15,7 +15,7 @@ from labextras.cluster.cluster_session import Served
 from labextras.cluster.elements import ClusterError, Elements, why
 from labextras.cluster.fork_server import ForkServer
 from labextras.cluster.servers import MOST_STARTS, ClusterServer, Death
-from labkit.common.numbers import one_of, truth, whole
+from labkit.common.numbers import one_of, whole
 from labkit.common.processes import apart
 from labkit.pipelines.structure import check_dataset, nodes
 
@@ -32,14 +32,13 @@ MOST_WORKERS = 32
 SHARDING = ("off", "dynamic", "data", "file", "file_or_data", "hint")
 
 
-class Cluster:
+class Cluster(contextlib.AbstractContextManager):
     """What `data_service` returns: servers, and a thread that looks after them.
 
     Parameters
     ----------
     addresses : list of str
         ``host:port`` of the dispatcher and of all workers.
-    restart : bool
     ours : bool
         Whether this process starts the servers, and not somebody else.
 
@@ -49,10 +48,13 @@ class Cluster:
         The dispatcher and all workers.
     address : str
         Of the dispatcher, as tf.data wants it: ``grpc://host:port``.
+    restart : bool
+        Whether a server that dies is started anew at the same address, True until it is set. tf.data service waits for
+        ever for one that does not come back; see `elements`.
     """
 
-    def __init__(self, addresses: Sequence[str], restart: bool, ours: bool) -> None:
-        self.restart, self.ours, self.address = restart, ours, f"grpc://{addresses[0]}"
+    def __init__(self, addresses: Sequence[str], ours: bool) -> None:
+        self.restart, self.ours, self.address = True, ours, f"grpc://{addresses[0]}"
         self._shares = list(addresses[1:])
         self._port = int(addresses[0].rpartition(":")[2])
         self._consumers: weakref.WeakSet[Elements] = weakref.WeakSet()
@@ -71,10 +73,6 @@ class Cluster:
         except BaseException:  # the stop button, too
             self.close()
             raise
-
-    def __enter__(self) -> Cluster:
-        """Return this object."""
-        return self
 
     def __exit__(self, *_: Any) -> None:
         """Close it."""
@@ -288,7 +286,7 @@ class Cluster:
         self._end()
 
 
-def data_service(workers: int | Sequence[str] = 2, restart: bool = True) -> Cluster:
+def data_service(workers: int | Sequence[str] = 2) -> Cluster:
     """Start a dispatcher and workers of tf.data service on this machine; use it as a context manager.
 
     One process imports TensorFlow, and all others are forked from it. None outlives this one, however it ends.
@@ -297,23 +295,19 @@ def data_service(workers: int | Sequence[str] = 2, restart: bool = True) -> Clus
     ----------
     workers : int or list of str
         How many to start; or the addresses, ``host:port``, of a cluster that somebody else runs: the dispatcher first.
-    restart : bool
-        Whether a server that dies is started anew at the same address. tf.data service waits for ever for one that
-        does not come back; see `Cluster.elements`.
 
     Raises
     ------
-    ValueError, TypeError
-        If an argument is not what it must be.
+    ValueError
+        If `workers` is neither.
     ClusterError
         If a server cannot start.
     """
-    truth("restart", restart)
     if hasattr(workers, "__index__"):
         count = whole("workers", workers, least=1, most=MOST_WORKERS, other="(or the addresses of a cluster that runs)")
         addresses = [f"localhost:{port}" for port in cluster_network.free_ports(1 + count)]
         try:
-            return Cluster(addresses, restart, ours=True)
+            return Cluster(addresses, ours=True)
         except OSError as error:
             raise ClusterError(f"the cluster cannot start: {error.strerror or error}") from error
     if not isinstance(workers, (list, tuple)) or len(workers) < 2:
@@ -324,4 +318,4 @@ def data_service(workers: int | Sequence[str] = 2, restart: bool = True) -> Clus
         if not cluster_network.listens(one, timeout_s=3.0):
             hint = "is it host:port, is that server started, and may this machine reach it?"
             raise ClusterError(f"nobody listens at {one}: {hint}")
-    return Cluster(addresses, restart, ours=False)
+    return Cluster(addresses, ours=False)

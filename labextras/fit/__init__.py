@@ -6,5 +6,5 @@ from labkit.common import lazy_names
 
 __getattr__, __dir__, __all__ = lazy_names.of(
     __name__,
-    {"Watch": "watch", "operations": "operation_times", "operations_chart": "operations_chart", "watching": "watch"},
+    {"Watch": "watch", "operations": "operation_times", "operations_chart": "operations_chart", "watching": "watcher"},
 )

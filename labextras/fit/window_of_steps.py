@@ -10,6 +10,7 @@ import contextlib
 import itertools
 import math
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -19,25 +20,28 @@ from typing import Any
 
 import numpy as np
 
-from labkit.recording import measures
+from labkit.advice.rule import NO_WAITS
+from labkit.common.other_programs import Meter
+from labkit.recording import accelerators
 from labkit.recording.processor_clock import Sampler
-from labkit.recording.recorder import assemble, notes, unix
+from labkit.recording.recorder import assemble, figures, notes, unix
 from labkit.recording.tfdata.driver import EVENT_BYTES, Drive, ProfilerWindow, Session
 from labkit.recording.tfdata.xplane import STEP_MARK
 from labkit.timeline.run import Profile
 from labkit.timeline.trace import VALIDATION, Span, Trace
+from labkit.timeline.wording import PYTHON_OPS, short_op
 
 #: What tf.data calls the call that hands a batch on to the program.
 ROOT = "Iterator::Root"
-
-#: What is said of a loop whose waits nobody saw.
-NO_WAITS_TIMED = "No wait for a batch was seen, since no tf.data pipeline was asked: let step.waits(batches) time them."
 
 #: What is said of ``model.fit`` where more batches are asked for in a call than it has steps.
 ASKED_BY_OTHERS = (
     "Each step is a whole call, and no wait for a batch is shown: the queue of a device asks the dataset, too, and "
     "steps_per_execution is more than 1."
 )
+
+#: And of other calls in which nobody was seen to ask for a batch.
+NOBODY_ASKED = "Each step is a whole call: the profiler saw nobody ask a pipeline for a batch."
 
 #: The lane of a script: its epochs and its validations.
 SCRIPT = "the script"
@@ -46,7 +50,8 @@ SCRIPT = "the script"
 class _Unprofiled(Session):
     """Takes the place of the profiler if it is not used: only the notes of the loop itself are recorded."""
 
-    notes = ("The profiler was left alone: what the input pipeline did is not seen.",)
+    def __init__(self, notes: Sequence[str] = ()) -> None:
+        self.running, self.notes = False, notes
 
     def start(self) -> None:
         """Begin nothing."""
@@ -56,24 +61,81 @@ class _Unprofiled(Session):
         return Trace.from_spans([], origin="measured").with_run(profiler=Profile(events=0))
 
 
+class _Beside(Session):
+    """The profiler, and beside it a session that follows a loader (`labkit.recording.recorder.followed`).
+
+    The pipeline of tf.data that Keras builds around a loader is in no script: only its calls for a batch are kept.
+    """
+
+    def __init__(self, profiler: Session, loader: Any, run: Drive) -> None:
+        self.profiler, self.follows, self.run, self.running = profiler, loader, run, False
+
+    def start(self) -> None:
+        """Begin with both."""
+        self.profiler.start()
+        self.follows.start()
+
+    def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
+        """End both, and return what they saw, on the Unix clock."""
+        seen = self.follows.stop()
+        found = self.profiler.stop(keep)
+        self.notes = self.follows.notes
+        keep = ~found.select(kind="pipeline") | found.select(name=ROOT)
+        if not any(thread.kind == "pipeline" for thread in seen.threads):
+            # What runs a generator of the reader's is a call of Python, and no function that could be wrapped.
+            called = [short_op(name) in PYTHON_OPS for name in found.names]
+            keep |= np.array(called, bool)[found.name]
+            name = f"next of {self.follows.loader.kind}"
+            found = replace(found, names=tuple(name if own else n for n, own in zip(found.names, called, strict=True)))
+        mine = found.where(keep)
+        seen = replace(seen, start_ns=unix(seen.start_ns, self.run.clock))
+        facts = {fact: getattr(seen.run, fact) for fact in ("loader", "op_times", "dropped_spans")}
+        profiler = replace(found.run.profiler, events=found.run.profiler.events + seen.run.profiler.events)
+        return replace(Trace.merge(mine, seen), run=replace(found.run, profiler=profiler, **facts))
+
+    def discard(self) -> None:
+        """End both without a trace."""
+        self.profiler.discard()
+        self.follows.discard()
+
+
 class Window:
-    """An open window in a loop that is not ours; `fit` is the frame of the training, where ``model.fit`` runs it."""
+    """An open window in a loop that is not ours.
+
+    Parameters
+    ----------
+    keep, max_events
+        As in `labextras.fit.Watch`.
+    fit : FrameType, optional
+        The frame of the training, where ``model.fit`` runs it.
+    profile : bool
+        Whether to use TensorFlow's profiler, where the program has imported TensorFlow.
+    loader : LoaderSession, optional
+        What follows the loader of the training.
+    """
 
     def __init__(
-        self, keep: str | os.PathLike[str] | None, max_events: int, fit: FrameType | None = None, profile: bool = True
+        self,
+        keep: str | os.PathLike[str] | None,
+        max_events: int,
+        fit: FrameType | None = None,
+        profile: bool = True,
+        loader: Any = None,
     ) -> None:
-        from tensorflow.errors import OutOfRangeError
-        from tensorflow.profiler.experimental import Trace as Mark
-
         # Looked up once: to import them again in each step took longer than all else that is done there.
-        self.over, self._mark = (OutOfRangeError, StopIteration), Mark
+        tf = sys.modules.get("tensorflow")
+        self.over = (tf.errors.OutOfRangeError, StopIteration) if tf else (StopIteration,)
+        self._mark = tf.profiler.experimental.Trace if tf else lambda *_, **__: contextlib.nullcontext()
         self.fit = fit
         _sync()  # steps before the window are over when it begins
+        left_alone = () if profile or loader else ("The profiler was left alone: what the pipeline did is not seen.",)
+        session = Session() if profile and tf else _Unprofiled(left_alone)
+        self._run = Drive()
+        self._session = _Beside(session, loader, self._run) if loader else session
         # A training is long enough for few samples, and shall not be slower for being watched.
-        session = Session() if profile else _Unprofiled()
-        self._run, self._session, self._sampler = Drive(), session, Sampler(soon=0)
+        self._sampler = loader.sampler if loader else Sampler(soon=0)
         self._window = ProfilerWindow(self._run, self._session, self._sampler, keep)
-        self._most_bytes = 2 * EVENT_BYTES * max_events if profile else math.inf
+        self._most_bytes = 2 * EVENT_BYTES * max_events if profile and tf else math.inf
         # A guard ends the profile in a thread of its own, and never within a step.
         self._lock, self._inside, self._ended, self._failed = threading.Lock(), 0, False, None
         try:
@@ -81,6 +143,7 @@ class Window:
         except BaseException:  # nobody else could end what an interrupt leaves half open
             self.discard()
             raise
+        self._others = Meter()
         self._cpu_ns, self.full = time.process_time_ns(), False
         self.calls: list[tuple[int, int]] = []
         self.waits: list[tuple[int, int]] = []
@@ -132,6 +195,7 @@ class Window:
         try:
             with self._mark(STEP_MARK, step_num=len(self.calls), _r=1):
                 yield
+                accelerators.finish()
             self.calls.append((start, time.perf_counter_ns()))
         finally:
             with self._lock:
@@ -186,6 +250,7 @@ class Window:
             raise self._failed
         # A function of Keras is one op to the eager runtime, and as long as the call.
         whole = np.array([name.startswith("EagerLocalExecute: __") for name in run.spans.names], bool)
+        others = self._others.share()
         run.spans = run.spans.where(~whole[run.spans.name])
         calls = unix(np.array(self.calls, np.int64).ravel(), run.clock).reshape(-1, 2)
         roots, unseen, spans = run.spans.where(run.spans.select(name=ROOT)), [], []
@@ -198,9 +263,15 @@ class Window:
             stamps = timed_stamps(calls, unix(np.array(self.waits, np.int64).ravel(), run.clock).reshape(-1, 2))
         else:
             stamps, unseen = stamps_of(calls, roots, each, counts)
+        timed = (stamps[:, 0] < stamps[:, 1]).any()
+        if run.spans.run.loader:
+            run.spans = run.spans.where(~run.spans.select(name=ROOT))
+            stamps[:, 2] = _worked_until(stamps, run.spans.where(run.spans.select(kind="host")))
         if images is None and batch and ASKED_BY_OTHERS not in unseen:
             images = batch * len(stamps)
         trace = assemble(run, stamps, images)
+        if not timed:
+            trace = trace.where(~trace.select("wait", kind="consumer"))
         run.steps, run.window_images, run.noun = len(stamps), images or 0, facts.get("noun", run.noun)
         if spans:
             # What moves data between processes, as an all-reduce, keeps a network busy and no thread of the script.
@@ -215,8 +286,11 @@ class Window:
         short = [f"{why} after {run.steps} of {steps} steps."] if run.steps < steps else []
         note = " ".join([*short, *(self._session.notes or unseen), *notes(run, trace, None)]) or None
         profiler = replace(trace.run.profiler, note=note)
+        facts["host"] = replace(trace.run.host, others=None if math.isnan(others) else others)
+        if unseen:
+            facts["advice"] = {NO_WAITS: f"nothing can be said, since no wait was timed. {unseen[0]}"}
         trace = trace.with_run(batch_size=images and round(images / run.steps), profiler=profiler, **facts)
-        return trace if images is None else trace.with_run(repeats=(measures.figures(trace),))
+        return trace if images is None else trace.with_run(repeats=(figures(trace),))
 
 
 def _sync() -> None:
@@ -224,8 +298,9 @@ def _sync() -> None:
 
     Where processes train together, TensorFlow lists the devices of all, and cannot ask those of another process.
     """
-    import tensorflow as tf
-
+    accelerators.finish()
+    if not (tf := sys.modules.get("tensorflow")):
+        return
     try:
         tf.test.experimental.sync_devices()
     except tf.errors.InternalError:
@@ -241,8 +316,8 @@ def stamps_of(
 
     Two kinds of loops are known. In the one, the program asks for a batch before the call that trains on it, as in a
     loop of one's own; where it asks several datasets before each step, it waits for all of them. In the other one the
-    call itself asks, once for each of its steps, as in ``model.fit``, or in a tf.function over an iterator. In a loop
-    that is neither, each call is a step without a wait, and the second value says so in a sentence.
+    call itself asks, once for each of its steps, as in ``model.fit``, or in a tf.function over an iterator. Where
+    nobody asks, each call is a step without a wait; of ``model.fit`` the second value says why in a sentence.
 
     Parameters
     ----------
@@ -275,7 +350,7 @@ def stamps_of(
         uncounted = now == done and last > first and len(inside[last - 1]) < each
         if uncounted or (now > done and sum(map(len, inside[first:last])) == now - done + 1):
             inside[last - 1] = inside[last - 1][:-1]
-    unseen = [] if each or len(roots) else [NO_WAITS_TIMED]
+    unseen = []
     if each > 1 and any(len(mine) > each for mine in inside):
         inside, unseen = [mine[:0] for mine in inside], [ASKED_BY_OTHERS]
     # A loop over two datasets at once asks both before each step; one that evaluates now and then rarely asks more.
@@ -290,7 +365,20 @@ def stamps_of(
             rows += zip(roots.start_ns[own].tolist(), np.minimum(roots.end_ns[own], ends).tolist(), ends, strict=True)
         else:
             rows.append((begin, begin, last))
+    if each and not unseen and not any(map(len, inside)):
+        unseen = [NOBODY_ASKED]
     return np.array(rows, np.int64).reshape(-1, 3), unseen
+
+
+def _worked_until(stamps: np.ndarray, ops: Trace) -> np.ndarray:
+    """Return when the last op of each train step ended, int64, shape (steps,): behind it the step waits for Python.
+
+    Where threads of a loader compute in Python, TensorFlow has done its work long before the call gets the interpreter
+    back, and returns. Where no op was seen the end stays as it is.
+    """
+    ends = np.sort(ops.end_ns)
+    last = np.r_[np.iinfo(np.int64).min, ends][np.searchsorted(ends, stamps[:, 2], side="right")]
+    return np.where(last > stamps[:, 1], last, stamps[:, 2])
 
 
 def timed_stamps(calls: np.ndarray, waits: np.ndarray) -> np.ndarray:

@@ -4,4 +4,6 @@ from __future__ import annotations
 
 from labkit.common import lazy_names
 
-__getattr__, __dir__, __all__ = lazy_names.of(__name__, {"known": "known_callables"})
+__getattr__, __dir__, __all__ = lazy_names.of(
+    __name__, {"count_workers": "loader_settings", "known": "known_callables"}
+)

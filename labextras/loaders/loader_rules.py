@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from labkit.advice import BUSY, REFUSAL, RULES, Advice, Facts, Rule, advise
-from labkit.advice.rule import UNSEEN
+from labkit.advice.rule import HANDING_OVER, UNSEEN
+from labkit.common import other_programs
 from labkit.timeline.causes.effort import Effort
-from labkit.timeline.causes.thresholds import INTERPRETER_FULL, ONE_BY_ONE, ONE_CORE
+from labkit.timeline.causes.thresholds import INTERPRETER_FULL, LEAST, MANY_CALLS, ONE_BY_ONE, ONE_CORE
 from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import RESTS, Lane
 from labkit.timeline.run import LoaderFacts, Run
-from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA
+from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA, duration
 
 #: How a loader gets more workers, and how it may work further ahead.
 _MORE = {
-    "torch": "a larger num_workers of the DataLoader",
+    "torch": "a larger num_workers of the DataLoader (loaders.count_workers says how many pay)",
     "grain": "a larger num_threads of ReadOptions, or worker processes (num_workers; of a DataLoader worker_count)",
-    "keras": "more workers of the PyDataset",
+    "keras": "more workers (workers= of a PyDataset, and use_multiprocessing=True where Python computes)",
     "dali": "a larger num_threads of the pipeline",
     "python": "a pool of threads or processes, or more of them",
 }
@@ -38,10 +39,31 @@ _WORKERS = "workers (num_workers=1 or more)"
 #: A worker that works for at most this share of the time of the training can keep up with it.
 _LESS = 0.9
 
+#: What answers the time that calls take inside of some libraries.
+_REMEDIES = {
+    "h5py zarr": "chunks as they are read: one element a chunk, or whole chunks in order with a shuffle behind",
+    "datasets": "arrays in place of lists: declare the features (Array3D), set_format('numpy'), and map() once before",
+    "pandas pyarrow": "arrays in place of a table: take its values once (to_numpy) and index these",
+    "tokenizers transformers": "tokenise once before the training, and store the ids",
+    "zipfile tarfile": "one archive that stays open: open it once in each worker, or unpack it before the training",
+    "multiprocessing filelock": "a reader of its own for each worker, without the lock: more workers wait in the line",
+}
+#: What is said of any other.
+_ONCE = "the same once before the training, where it is not random"
+#: From this share of the time of a call on, a function of a library is what it does.
+_MOST = 0.5
+#: A call of fewer microseconds is short beside what it takes to make it, to collate its element and to hand it over.
+_SHORT_US = 50
+
+#: What calls the functions of a dataset for one batch.
+FETCH = "fetch a batch"
+
 #: What is blamed, in the word of a sentence.
 _WORDS = {RESTS: "the loader", TF_DATA: "tf.data"}
 
 _WORK = ("fetch", "prep", "batch", "transfer")
+_PIXELS = ("decode", "resize")
+_NO_WORK = ("iterator", "other")
 _MADE = ("fetch", "prep", "batch")
 
 
@@ -69,8 +91,20 @@ class WorkerFacts(Facts):
         Threads of one process take turns, and keep one core busy in all.
     few : bool
         Fewer threads work than there are cores.
-    anew : bool
+    restarts : bool
         Every epoch starts the workers anew.
+    called, inside, remedy : str, float, str
+        The function of a library in which the calls spend most of their time, percent of it, and what helps.
+    short : str
+        The function that makes so many short calls.
+    shards : str
+        How many workers have something to do, where a stream has nothing for the others.
+    tokens : bool
+        The batches hold rows of whole numbers, as of texts.
+    shared : bool
+        Workers of PyTorch make the batches, and hand them over in shared memory.
+    cheaper, as_bytes : str
+        What makes decoding cheaper, where there is any; what makes a batch smaller that holds pixels as floats.
     """
 
     more: str = ""
@@ -84,7 +118,16 @@ class WorkerFacts(Facts):
     dali: bool = False
     turns: bool = False
     few: bool = False
-    anew: bool = False
+    restarts: bool = False
+    called: str = ""
+    inside: float = 0.0
+    remedy: str = ""
+    short: str = ""
+    shards: str = ""
+    tokens: bool = False
+    shared: bool = False
+    cheaper: str = ""
+    as_bytes: str = ""
 
 
 LOADER_RULES = (
@@ -95,23 +138,58 @@ LOADER_RULES = (
         "the recording.",
     ),
     Rule(
+        "loader.outside-workers",
+        WorkerFacts("prep", "sampler Sorted", outside=True),
+        "less work in {blame}, which runs in no worker, however many there are: make the order of an epoch before the "
+        "training. If it is a tf.data.Dataset, record that itself.",
+        also=_WORK,
+    ),
+    Rule(
+        "loader.whole-batches",
+        WorkerFacts("prep", "Table.__getitem__", calls=2048, call_time="12.0 µs", short="Table.__getitem__"),
+        "whole batches in one call before more workers: {short} is called for each element, {calls:,.0f} calls a batch "
+        "of {call_time} each. In PyTorch: __getitems__ of the dataset, or sampler=BatchSampler(…) with "
+        "batch_size=None; a stream may yield whole batches.",
+        also=_MADE,
+    ),
+    Rule(
+        "loader.library",
+        WorkerFacts("prep", "Rows.__getitem__", called="h5py Dataset.__getitem__", inside=93, remedy="smaller chunks"),
+        "{remedy}: {called} takes {inside:.0f} % of the time of {blame}",
+        also=("fetch",),
+        goes_on=True,
+    ),
+    Rule(
+        "loader.tokens",
+        WorkerFacts("prep", "Texts.__getitem__", tokens=True),
+        "where {blame} makes tokens of texts: tokenise once before the training, and store the ids",
+        also=("batch",),
+        goes_on=True,
+    ),
+    Rule(
+        "loader.shards",
+        WorkerFacts("prep", "next of Stream", shards="1 of 4"),
+        "as many shards as workers, or more: {shards} workers have something to do, as each takes whole shards.",
+        also=("fetch",),
+    ),
+    Rule(
+        "loader.decoder",
+        WorkerFacts("prep", "PIL decode", others="other programs took 1.8 of 2 cores", crowded=True, cheaper="smaller"),
+        "less work for the processor: a faster decoder (simplejpeg, OpenCV), or smaller images",
+        goes_on=True,
+    ),
+    Rule(
         "loader.busy",
         WorkerFacts("prep", "PIL decode", others="other programs took 1.8 of 2 cores", crowded=True),
         BUSY,
-        also=(*_WORK, "copy", "start", UNSEEN),
+        # Fewer bytes between processes lower the load, on any machine.
+        also=(*_MADE, "copy", UNSEEN),
     ),
     Rule(
         "loader.unseen",
         WorkerFacts(UNSEEN),
         REFUSAL + "nobody saw what ran in most of the gaps. Where threads or processes of your own make the batches, "
         "loaders.known('module.function') shows their functions.",
-    ),
-    Rule(
-        "loader.outside-workers",
-        WorkerFacts("prep", "sampler Sorted", outside=True),
-        "less work in {blame}, which runs in no worker, however many there are: make the order of an epoch before the "
-        "training. If it is a tf.data.Dataset, record that itself.",
-        also=_WORK,
     ),
     Rule(
         "loader.ahead",
@@ -124,7 +202,7 @@ LOADER_RULES = (
         WorkerFacts("prep", "PIL decode", needs_cores=True),
         REFUSAL + "threads waited for a core, so nobody can tell whether {blame} needs more cores, or waits for "
         "something else. Close other programs and record again.",
-        also=_WORK,
+        also=_MADE,
     ),
     Rule(
         "loader.let-workers",
@@ -149,6 +227,7 @@ LOADER_RULES = (
         WorkerFacts("prep", "spin", turns=True),
         "processes in place of threads: they take turns, as at the interpreter (GIL), and {blame} keeps one core busy "
         "in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too.",
+        also=(HANDING_OVER,),  # a train step that waits for the interpreter, too
     ),
     Rule(
         "loader.more-calls",
@@ -165,12 +244,23 @@ LOADER_RULES = (
         "loader.less-work",
         WorkerFacts("prep", "PIL decode", threads=2.0, cores=2),
         "less work for the processor: {blame} keeps {threads:.1f} threads busy on {cores} cores, and more workers gain "
-        "nothing. A faster decoder (simplejpeg, OpenCV), smaller images, a cache, or more cores.",
+        "nothing. {cheaper}Do less in each call, cache what is not random, or take more cores.",
     ),
     Rule(
         "loader.cheaper-batch",
         WorkerFacts("batch", "numpy.stack"),
-        "a cheaper {blame}: stack arrays once, in uint8 until the device, without a loop in Python.",
+        "a cheaper {blame}: stack arrays once{as_bytes}, without a loop in Python.",
+    ),
+    Rule(
+        "loader.hand-over",
+        WorkerFacts("transfer", "unpickle", shared=True),
+        "larger batches, or fewer tensors in each{as_bytes}: PyTorch's workers make them and hand them over in shared "
+        "memory already, and each tensor has a cost of its own. Where elements are cheap to make, try num_workers=0.",
+    ),
+    Rule(
+        "loader.fewer-bytes",
+        WorkerFacts("transfer", "copy to shared memory"),
+        "fewer bytes between processes: make the batch in the worker{as_bytes}, and hand it over in shared memory.",
     ),
     Rule(
         "loader.more-reads",
@@ -179,7 +269,7 @@ LOADER_RULES = (
     ),
     Rule(
         "loader.lasting-workers",
-        WorkerFacts("start", "start a worker process", anew=True),
+        WorkerFacts("start", "start a worker process", restarts=True),
         "workers that live for more than one epoch (PyTorch: persistent_workers=True), or longer epochs (repeat): "
         "every epoch starts them anew.",
     ),
@@ -201,13 +291,14 @@ def advise_loader(known: Facts, lanes: Sequence[Lane], run: Run, efforts: Mappin
     """
     if run.loader is None or known.together:
         return None
-    effort = efforts.get(known.blame)
+    workers = Workers(lanes, run)
+    effort = efforts.get(blame := workers.blamed(known.blame))
     computes = effort.computes if effort else None
-    found = WorkerFacts(**vars(known) | _Workers(lanes, run).facts(known.cause, known.blame, computes))
+    found = WorkerFacts(**vars(known) | workers.facts(known.cause, blame, computes))
     return advise(found, (*LOADER_RULES, *RULES))
 
 
-class _Workers(WorkerWaits):
+class Workers(WorkerWaits):
     """The workers of a loader, and the names of its arguments."""
 
     @property
@@ -235,6 +326,13 @@ class _Workers(WorkerWaits):
         """How many cores all ops together keep busy while any worker works; a pause says nothing of the interpreter."""
         return self._asked_ns * self._all_of_it / self._works_ns
 
+    def blamed(self, blame: str) -> str:
+        """Return the reader's function in place of what only calls it, and is held up in between on a busy machine."""
+        own_ns = {name: one.open_ns for name, one in self.run.op_times.items()}
+        theirs = [n for n in own_ns if n.startswith("next of ") or n.endswith((".__getitem__", "collate"))]
+        theirs = {*theirs} - {f"next of {self.loader.kind}"} if blame == FETCH else ()
+        return max(theirs, key=own_ns.__getitem__, default=blame)
+
     def facts(self, cause: str, blame: str, computes: bool | None) -> dict[str, object]:
         """Return the facts of a cause and what is to blame for it, which computes, waits, or neither is known."""
         # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
@@ -247,7 +345,14 @@ class _Workers(WorkerWaits):
         turns = (self.one_core and self.busy_cores >= INTERPRETER_FULL) or (self.in_turn and not self.lacks_cores)
         without = self.loader.framework == "torch" and self.loader.workers == 0
         pauses = self._pauses() and cause == "prep" and not (around or alone or dali or turns or waits)
+        others = (self.run.host.others or 0.0) >= other_programs.BUSY
         return {
+            **self._short_calls(),
+            **self._library(blame, computes),
+            "shards": self._shards(blame),
+            "shared": self.loader.framework == "torch" and batches,
+            "cheaper": "A faster decoder (simplejpeg, OpenCV), or smaller images. " if self._decodes else "",
+            "as_bytes": ", in uint8 until it is on the device" if self._floats else "",
             "blame": _WORDS.get(blame, blame),
             "more": _MORE[self.loader.framework],
             "further": _WORKERS if without else _AHEAD[self.loader.framework],
@@ -256,15 +361,67 @@ class _Workers(WorkerWaits):
             "hidden": bool(self.loader.hidden),
             "outside": blame.startswith(SAMPLER) or blame == TF_DATA,
             "rests": pauses or self._keep_up(),
-            "needs_cores": self.lacks_cores and not (alone or dali) and (self.one_core or not computes),
+            "needs_cores": others and self.lacks_cores and not (alone or dali) and (self.one_core or not computes),
             "alone": alone,
             "around": around,
             "dali": dali,
             "turns": turns,
             "waits": waits,
             "few": self.at_once < self.cores * ONE_BY_ONE / 2 and self.cores > 1 and not self.lacks_cores,
-            "anew": self.processes and blame != SOURCE and not self.loader.turned_on("persistent_workers"),
+            "restarts": self.processes and blame != SOURCE and not self.loader.turned_on("persistent_workers"),
         }
+
+    def seconds(self) -> tuple[float, float, float]:
+        """Return for how long workers, or the consumer without them, compute and wait, and the consumer beside them."""
+        mine, theirs = (
+            sum(ns for lane in lanes for kind, ns in lane.by_category.items() if kind not in _NO_WORK) / 1e9
+            for lanes in (self.consumer, self.worker_lanes)
+        )
+        open_ns = sum(one.open_ns for one in self.run.op_times.values())
+        computed = 1.0 if self.lacks_cores else min(1.0, self._all_of_it * self._asked_ns / max(1, open_ns))
+        work, beside = (theirs, mine) if theirs else (mine, 0.0)
+        return computed * work, (1 - computed) * work, beside
+
+    def _short_calls(self) -> dict[str, float]:
+        """Return the calls for an element, of which there are many in a batch and each is short; empty without them."""
+        steps = max(1, len(set(self.trains.step.tolist()) - {-1}))
+        for name, one in self.run.op_times.items():
+            short = one.calls and one.open_ns < 1e3 * _SHORT_US * one.calls
+            if short and name.endswith(".__getitem__") and one.calls >= MANY_CALLS * steps:
+                return {"calls": one.calls / steps, "call_time": duration(one.open_ns / one.calls), "short": name}
+        return {}
+
+    def _shards(self, blame: str) -> str:
+        """Return how many workers work, where the others get nothing of a stream."""
+        lanes = [one for one in self.worker_lanes if self._name(one).startswith("worker ")]
+        spent = [sum(ns for kind, ns in one.by_category.items() if kind not in _NO_WORK) for one in lanes]
+        work = sum(ns >= LEAST * self.trains.window_ns for ns in spent)
+        several = self.loader.workers or 0
+        return f"{work} of {several}" if blame.startswith("next of ") and 0 < work < several else ""
+
+    def _library(self, blame: str, computes: bool | None) -> dict[str, object]:
+        """Return in which function of a library the calls to blame spend their time, and what answers that."""
+        inside = self.loader.inside.get(blame, {})
+        called = max(inside, key=lambda name: inside[name], default="")
+        package = called.partition(" ")[0]
+        share = sum(part for name, part in inside.items() if name.partition(" ")[0] == package)
+        remedy = next((words for libraries, words in _REMEDIES.items() if package in libraries.split()), "")
+        if share < _MOST or package in ("torch", "numpy") or not (remedy or computes):
+            return {"tokens": self.run.noun == "sequence" and computes is not False}
+        remedy = remedy or _ONCE
+        return {"called": called, "inside": 100 * share, "remedy": remedy}
+
+    @cached_property
+    def _decodes(self) -> bool:
+        """Whether workers decode or resize for a share of the window."""
+        spent = sum(lane.by_category.get(kind, 0) for lane in (*self.worker_lanes, *self.consumer) for kind in _PIXELS)
+        return spent >= LEAST * self.trains.window_ns
+
+    @cached_property
+    def _floats(self) -> bool:
+        """Whether a batch holds pixels as floating-point numbers."""
+        parts = self.run.work.components if self.run.work and self.run.noun == "image" else ()
+        return any("float" in part.dtype and part.shape and len(part.shape) >= 2 for part in parts)
 
     def _keep_up(self) -> bool:
         """Tell whether the accelerator waits for workers of which each needs less time than it trains."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -18,9 +18,6 @@ from labkit.timeline.run import OpTime, Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 from labkit.timeline.wording import WITH_CONSUMER, WORKER
 
-#: How the category of code ends that may only wait for others.
-WAITING = ":iterator"
-
 #: A span of code that blocks now and then is work where the thread computed, or was ready to, for this share of it.
 COMPUTED = 0.4
 
@@ -29,13 +26,9 @@ _WORK = frozenset(CATEGORIES.index(word) for word in WORK)
 
 
 def to_trace(
-    processes: Sequence[Process],
-    loader: Loader,
-    window_ns: tuple[int, int],
-    clocks: Mapping[str, tuple[int, int]],
-    ready: float,
-    hidden: int = 0,
-) -> Trace:
+    processes: Sequence[Process], loader: Loader, window_ns: tuple[int, int], clocks: Mapping[str, tuple[int, int]],
+    ready: float, hidden: int = 0,
+) -> Trace:  # fmt: skip
     """Return the spans of all processes.
 
     Parameters
@@ -61,7 +54,7 @@ def to_trace(
     names: dict[str, int] = {}
     threads: dict[Thread, int] = {}
     rows: list[np.ndarray] = []
-    times: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    times: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
     me = os.getpid()
     numbers = _numbers([one for one in processes if one.pid != me], now_ns)
     alone = not hidden and not any(_works_beside(process, me) for process in processes)
@@ -99,18 +92,35 @@ def to_trace(
         for i in np.unique(name[works]).tolist():
             which = works & (name == i)
             total = times[process.names[i][0]]
-            for place, some in enumerate((own_ns * inside, own_cpu * inside, own_ns * inside * unknown)):
+            for place, some in enumerate((own_ns * inside, own_cpu * inside, own_ns * inside * unknown, inside > 0)):
                 total[place] += int(some[which].sum())
     columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
     run = Run(
         "measured",
-        loader=replace(loader.facts, hidden=hidden),
+        loader=replace(loader.facts, hidden=hidden, inside=_inside(processes)),
         # Whether an op computes or waits is not known where most of its time is not.
-        op_times={name: OpTime(own, min(cpu, own)) for name, (own, cpu, lost) in times.items() if 2 * lost <= own},
+        op_times={
+            name: OpTime(own, min(cpu, own), calls)
+            for name, (own, cpu, lost, calls) in times.items()
+            if 2 * lost <= own
+        },
         dropped_spans=int(any(process.dropped for process in processes)),
         profiler=Profile(events=columns.shape[1]),
     )
     return Trace.of_columns(columns, names, threads, run)
+
+
+def _inside(processes: Sequence[Process]) -> dict[str, dict[str, float]]:
+    """Return for each op the share of its time that was seen in each function of a library."""
+    counted = sum((process.inside for process in processes), Counter[tuple[str, str]]())
+    total: Counter[str] = Counter()
+    for (op, _), count in counted.items():
+        total[op] += count
+    found: dict[str, dict[str, float]] = defaultdict(dict)
+    for (op, called), count in counted.items():
+        if called:
+            found[op][called] = count / total[op]
+    return dict(found)
 
 
 def _works_beside(process: Process, me: int) -> bool:
@@ -172,13 +182,9 @@ def _own(
 
 
 def _share_out(
-    process: Process,
-    length: np.ndarray,
-    inside: np.ndarray,
-    cpu: np.ndarray,
-    outermost: np.ndarray,
+    process: Process, length: np.ndarray, inside: np.ndarray, cpu: np.ndarray, outermost: np.ndarray,
     clocks: Mapping[str, tuple[int, int]],
-) -> None:
+) -> None:  # fmt: skip
     """Give open spans what their thread computed beside all that was closed; what may wait for others waits."""
     records, is_open = process.records, process.records["duration"] < 0
     waits = np.isin(records["name"], [i for i, (_, kind) in process.names.items() if kind.endswith("iterator")])

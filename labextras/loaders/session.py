@@ -8,7 +8,7 @@ import pickle
 import re
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from labextras.loaders import known_callables as known
 from labextras.loaders import shared_spans
 from labextras.loaders.hanging_loader import HangWatch, may_be_a_worker
 from labextras.loaders.known_callables import OWN_WORK
-from labextras.loaders.loader_facts import Loader, check_loader
+from labextras.loaders.loader_elements import LoaderElements, generators
+from labextras.loaders.loader_facts import Loader, can_be_driven, check_loader
+from labextras.loaders.loader_settings import WrittenLoader
 from labextras.loaders.processes_to_trace import open_spans, to_trace
 from labextras.loaders.wrapping import Wrapped
 from labkit.common.errors import error_text
@@ -33,6 +35,10 @@ from labkit.timeline.wording import BEGIN, END
 
 #: A worker without work wakes up every few seconds. A worker at work computes more than this: ns, and a share of time.
 _WAKES_NS, _WAKES = 1_000_000, 0.0003
+
+#: From so much on it is told that a worker copied of the memory that it was forked with. MB. Python's search
+#: for garbage alone copies 40 MB of a process that has imported TensorFlow and PyTorch.
+COPIED_MB = 64
 
 #: The mark of the end of an epoch, in place of a batch.
 _OVER = object()
@@ -55,23 +61,28 @@ class Epochs:
         Whether the consumer waits for one.
     batch_size : Any
         What the loader states, as PyTorch's DataLoader does.
+    begins_again : bool
+        Whether it can be iterated more than once.
     """
 
     def __init__(self, loader: Loader, steps: int | None) -> None:
         self.loader, self.steps = loader, steps
         self.batch_size = getattr(loader.loader, "batch_size", None)
+        self.begins_again = loader.begins_again
         self._iterator: Any = None
         self.taken, self.waits, self._before = 0, False, 0
 
     def cardinality(self) -> int:
         """Return the number of batches as tf.data does: -1 without end, -2 where nobody knows."""
         length = self.loader.length
-        if self.steps is not None and self.loader.begins_again:
+        if self.steps is not None and self.begins_again:
             return -1
         return -2 if length is None else length
 
     def __iter__(self) -> Iterator[Any]:
-        """Return this object."""
+        """Return this object, at the beginning of an epoch where it can begin again."""
+        if self.begins_again:
+            self.close()
         return self
 
     def __next__(self) -> Any:
@@ -88,7 +99,7 @@ class Epochs:
                 if batch is not _OVER:
                     self.taken += 1
                     return batch
-                again = self.steps is not None and self.loader.begins_again and self.taken > self._before
+                again = self.steps is not None and self.begins_again and self.taken > self._before
                 self.close(early=False)
                 if not again:
                     raise StopIteration
@@ -108,7 +119,7 @@ class Epochs:
                 self.loader.end(iterator, early)
 
 
-class AnyLoader:
+class AnyLoader(LoaderElements):
     """A loader as `labkit.recording.recorder.record` takes it.
 
     Parameters
@@ -117,8 +128,10 @@ class AnyLoader:
         See `labextras.loaders.loader_facts.Loader`.
     """
 
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
+    @property
+    def written(self) -> WrittenLoader:
+        """Its arguments, in place of the calls that write a pipeline."""
+        return WrittenLoader(self)
 
     def check(self, steps: int | None, label: str) -> None:
         """Refuse what gives no batches; see `labextras.loaders.loader_facts.check_loader`."""
@@ -129,6 +142,12 @@ class AnyLoader:
         epochs = Epochs(Loader(self.loader), steps)
         return epochs, LoaderSession(epochs, spans)
 
+    def followed(self) -> LoaderSession | None:
+        """Return what watches the loader while a loop of the reader's drives it; None where nothing can be seen."""
+        if shared_spans.now.spans is not None or not can_be_driven(self.loader):
+            return None
+        return LoaderSession(Epochs(Loader(self.loader), None), drives=False)
+
 
 class LoaderSession(contextlib.AbstractContextManager):
     """The watch over a loader's processes; entering its block wraps callables, and leaving it undoes all.
@@ -138,6 +157,9 @@ class LoaderSession(contextlib.AbstractContextManager):
     epochs : Epochs
     spans : bool
         Whether to keep spans; without, nothing is wrapped.
+    drives : bool
+        Whether the epochs are driven here. In a training of the reader's, nothing of it is ended or put back, and what
+        happens before `start` is not kept.
 
     It does for a drive what `labkit.recording.tfdata.driver.Session` does for tf.data.
 
@@ -154,8 +176,8 @@ class LoaderSession(contextlib.AbstractContextManager):
     #: the machine.
     counts, unix = False, False
 
-    def __init__(self, epochs: Epochs, spans: bool = True) -> None:
-        self.epochs, self.spans, self.running = epochs, spans, False
+    def __init__(self, epochs: Epochs, spans: bool = True, drives: bool = True) -> None:
+        self.epochs, self.spans, self.drives, self.running = epochs, spans, drives, False
         self.folder = Path()
         self.notes: list[str] = []
         self._wrapped = Wrapped()
@@ -164,6 +186,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         self._computed: dict[int, int] = {}
         self._before: dict[str, tuple[int, int]] = {}
         self._watch: HangWatch | None = None
+        self._draws: list[Callable[[], None]] = []
         self.sampler = Sampler(tree=True)
 
     def __enter__(self) -> LoaderSession:
@@ -171,13 +194,15 @@ class LoaderSession(contextlib.AbstractContextManager):
         self.folder = new_folder("loader")
         try:
             self.folder.mkdir(0o700)
-            self.epochs.loader.take_over()
+            if self.drives:
+                self._draws = list(generators(self.epochs.loader.loader))
+                self.epochs.loader.take_over()
             if self.spans:
                 shared_spans.prepare(self.folder)
                 self._spans = shared_spans.now.spans = shared_spans.ProcessSpans(self.folder)
                 self._wrapped.install()
-                self._spans.control[0] = 1
-            if threading.current_thread() is threading.main_thread():
+                self._spans.control[0] = int(self.drives)
+            if self.drives and threading.current_thread() is threading.main_thread():
                 self._watch = HangWatch(self.epochs, self.folder)
         except BaseException:
             self.__exit__()
@@ -190,8 +215,9 @@ class LoaderSession(contextlib.AbstractContextManager):
         if self._watch is not None:
             self._watch.end()
         try:
-            self.epochs.close()
-            self.epochs.loader.give_back()
+            if self.drives:
+                self.epochs.close()
+                self.epochs.loader.give_back()
         finally:
             try:
                 apart(self._undo)  # whole: an interrupt would leave some callables wrapped for good
@@ -200,9 +226,11 @@ class LoaderSession(contextlib.AbstractContextManager):
                 raise
 
     def _undo(self) -> None:
+        for put_back in self._draws:
+            put_back()
         self._wrapped.undo()
         if self._spans is not None:
-            self._spans.control[0] = 0
+            self._spans.control[0] = shared_spans.OVER
             self._spans.close()
         self._spans = shared_spans.now.spans = None
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -216,6 +244,27 @@ class LoaderSession(contextlib.AbstractContextManager):
         self._computed = {pid: _computed_ns(pid) for pid in children}
         self._before = scheduled([os.getpid(), *children])
         self.running, self._since_ns = True, shared_spans.clock()
+        if self._spans is not None:
+            self._spans.control[0] = 1
+
+    def batches(self, loader: Any) -> Iterator[Any]:
+        """Yield the batches of one epoch; beginning it, and taking each, are spans."""
+        with shared_spans.span(BEGIN, "other"):
+            iterator = iter(loader)
+        while True:
+            with self.taking():
+                batch = next(iterator, _OVER)
+            if batch is _OVER:
+                return
+            yield batch
+
+    def taking(self) -> contextlib.AbstractContextManager[None]:
+        """Stand around ``next()`` of the loader."""
+        return shared_spans.span(f"next of {self.loader.kind}", OWN_WORK)
+
+    def follow(self, loader: Any) -> None:
+        """Take the facts of this loader: it is the one that trains, and an earlier one does something else."""
+        self.epochs = Epochs(Loader(loader), None)
 
     def stop(self, keep: Any = None) -> Trace:
         """End the window and return what all processes wrote since they began."""
@@ -291,6 +340,14 @@ class LoaderSession(contextlib.AbstractContextManager):
         if hidden:
             unseen = "What they do cannot be seen: let the loader start its workers in the recording."
             yield f"Processes of this program that began before the recording: {hidden}. {unseen}"
+        # Of those that live on, and began with what they share.
+        lives = [(shared_spans.shared_mb(one.pid), one.shared_mb) for one in found]
+        copied, had = max(((had - left, had) for left, had in lives if left), default=(0.0, 0.0))
+        if copied >= COPIED_MB:
+            steps = max(1, self.epochs.taken)
+            many = f"{copied:,.0f} MB in {steps} batches, {min(had, 1e3 * copied / steps):,.0f} MB for each 1,000"
+            copies = "a forked worker copies the pages of Python objects that it reads, as of a list of texts"
+            yield f"The memory of a worker grew by {many}: {copies}; one array of NumPy or Arrow stays shared."
         called = {text for process in found for text, _ in process.names.values()}
         for name in sorted({one.text for one in known.OWN} - called):
             what = self._wrapped.found.get(name, "nothing that this process imported, nor another one called")

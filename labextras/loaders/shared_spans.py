@@ -19,14 +19,31 @@ import json
 import mmap
 import os
 import struct
+import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 from typing import Any, NamedTuple
 
 #: Spans that one process can keep; of more, the later ones are dropped. The file is sparse: only used pages take space.
 SLOTS = 1 << 19
+
+#: Seconds between two looks at the stacks. It is long beside the 5 ms for which a thread holds the interpreter, or the
+#: looks would be taken for a thread that waits for it (`labkit.timeline.causes.thresholds.ASKS`).
+_LOOK_S = 0.03
+#: Looks in whose place there is one while no thread moves.
+_SELDOM = 32
+#: Looks after which what was counted is written down.
+_LOOKS = 5
+
+#: What the page says when the recording is over: 1 stands for an open window, 0 for a closed one.
+OVER = 2
+
+#: What counts as a library of what comes with Python.
+_OF_PYTHON = frozenset(("csv", "gzip", "json", "multiprocessing", "pickle", "re", "tarfile", "xml", "zipfile"))
 
 # start, duration (-1 while open), thread's processor time (-1 while open), name, thread
 _RECORD = struct.Struct("<qqqII")
@@ -63,11 +80,39 @@ class ProcessSpans:
         self._slots, self._threads = itertools.count(), itertools.count()
         self._names: dict[tuple[str, str], int] = {}
         self._lock, self._local = threading.Lock(), threading.local()
-        self._write(pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns)
+        self._write(
+            pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns, shared=shared_mb(os.getpid())
+        )
+        self._ended = threading.Event()
+        self._looks = threading.Thread(target=self._look, name="labkit looks at stacks", daemon=True)
+        self._looks.start()
 
     def close(self) -> None:
         """Close the second file; the mapped memory is freed when the process ends."""
+        self._ended.set()
+        self._looks.join()
         os.close(self._side)
+
+    def _look(self) -> None:
+        """Count in which function of a library the threads are that are in a call.
+
+        While no thread moves it looks less often, and each look counts for more: a process that hangs must not seem to
+        work.
+        """
+        looks, counted, every, before = 0, Counter[tuple[str, str]](), 1, None
+        while not self._ended.wait(every * _LOOK_S) and self.control[0] != OVER:
+            if self.control[0] == 1:
+                own = {thread.ident for thread in threading.enumerate() if thread.name.startswith("labkit ")}
+                frames = {thread: frame for thread, frame in sys._current_frames().items() if thread not in own}
+                looks += 1
+                for frame in frames.values():
+                    if found := _inside(frame):
+                        counted[found] += every
+                at = {thread: (id(frame), frame.f_lasti) for thread, frame in frames.items()}
+                every, before = min(2 * every, _SELDOM) if at == before else 1, at
+            if counted and (looks >= _LOOKS or self.control[0] != 1):
+                self._write(inside=[[*call, count] for call, count in counted.items()])
+                looks, counted = 0, Counter()
 
     def _write(self, **facts: Any) -> None:
         with contextlib.suppress(OSError):  # a full disk costs names, not the reader's run
@@ -121,6 +166,14 @@ class _Now:
 now = _Now()
 
 
+def shared_mb(pid: int) -> float:
+    """Return the memory that a process shares with the one that forked it; 0 where the system does not tell."""
+    with contextlib.suppress(OSError, IndexError):
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        return int(text.partition("Shared_Dirty:")[2].split()[0]) / 1e3
+    return 0.0
+
+
 def in_window() -> ProcessSpans | None:
     """Return what this process writes, None while no window is open."""
     spans = now.spans
@@ -153,6 +206,26 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
 
     wrapper._labkit_times = function  # type: ignore[attr-defined]
     return wrapper
+
+
+def _inside(frame: FrameType | None) -> tuple[str, str] | None:
+    """Return the span that a thread is in, and the function of a library that it has called there, "" for own code.
+
+    The function of a library is the first one on the way in, as readers call it; a span's own function is none.
+    """
+    inner = found = ""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "wrapper" and code.co_filename == __file__:
+            seen = frame.f_locals  # which Python makes anew for whoever asks
+            text = seen["text"]
+            return (text if isinstance(text, str) else text(*seen["args"], **seen["kwargs"])), inner
+        inner = found
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if "-packages" in code.co_filename or package in _OF_PYTHON:
+            found = f"{package} {getattr(code, 'co_qualname', code.co_name)}"
+        frame = frame.f_back
+    return None
 
 
 class TimedIterator:
@@ -192,8 +265,8 @@ def prepare(folder: Path) -> None:
 
 
 def _after_fork() -> None:
-    parent, now.spans = in_window(), None
-    if parent is not None:
+    parent, now.spans = now.spans, None
+    if parent is not None and parent.control[0] != OVER:
         with contextlib.suppress(OSError):  # the recording is over, or the disk is full: the child runs unwatched
             now.spans = ProcessSpans(parent.folder)
 
@@ -219,6 +292,10 @@ class Process(NamedTuple):
         of their starts.
     dropped : bool
         Whether there was no room for later spans.
+    shared_mb : float
+        What it shared with the process that forked it when it began; 0 where nothing tells.
+    inside : Counter of (str, str)
+        How often a thread was seen in a span, and there in a function of a library, "" for other code.
     """
 
     pid: int
@@ -228,6 +305,8 @@ class Process(NamedTuple):
     threads: dict[int, dict[str, Any]]
     records: Any
     dropped: bool
+    shared_mb: float
+    inside: Counter[tuple[str, str]]
 
 
 def _content(path: Path) -> bytes:
@@ -247,7 +326,7 @@ def read(folder: Path) -> list[Process]:
     columns.names = "start", "duration", "cpu", "name", "thread"
     found = []
     for side in folder.glob("*.side"):
-        facts, names, threads = {}, {}, {}
+        facts, names, threads, inside = {}, {}, {}, Counter[tuple[str, str]]()
         for line in _content(side).splitlines():
             with contextlib.suppress(ValueError):  # the last line of a process that was killed while it wrote
                 entry = json.loads(line)
@@ -255,6 +334,8 @@ def read(folder: Path) -> list[Process]:
                     names[entry["name"]] = entry["text"], entry["category"]
                 elif "thread" in entry:
                     threads[entry["thread"]] = entry
+                elif "inside" in entry:
+                    inside.update({(text, called): count for text, called, count in entry["inside"]})
                 else:
                     facts = entry
         records = np.frombuffer(_content(side.with_suffix(".spans")), columns)
@@ -263,5 +344,6 @@ def read(folder: Path) -> list[Process]:
         records = records[np.lexsort((-records["duration"], records["start"]))]
         if facts:
             began = facts["began"]
-            found.append(Process(facts["pid"], began, facts["started"] or began, names, threads, records, dropped))
+            started, shared = facts["started"] or began, facts["shared"]
+            found.append(Process(facts["pid"], began, started, names, threads, records, dropped, shared, inside))
     return sorted(found, key=lambda process: process.began_ns)

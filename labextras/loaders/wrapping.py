@@ -12,7 +12,7 @@ from __future__ import annotations
 import builtins
 import contextlib
 import functools
-import importlib.util
+import importlib
 import inspect
 import io
 import multiprocessing.process
@@ -26,6 +26,7 @@ from typing import Any
 from labextras.loaders import frameworks, shared_spans
 from labextras.loaders import known_callables as known
 from labextras.loaders.shared_spans import TimedIterator, timed
+from labkit.common.hooks import AfterImport
 from labkit.timeline.wording import ORDER
 
 
@@ -40,7 +41,7 @@ class Wrapped:
 
     def __init__(self) -> None:
         self._undo: list[tuple[Any, str, Any, bool]] = []
-        self._finder = _Finder(self)
+        self._finder = AfterImport(_is_known, self.imported)
         self._originals: dict[int, tuple[Any, str, str]] = {}
         self._made: dict[int, tuple[Any, Any]] = {}
         self.found: dict[str, str | None] = {}
@@ -103,7 +104,9 @@ class Wrapped:
         sys.meta_path.insert(0, self._finder)
 
     def imported(self, module: ModuleType) -> None:
-        """Wrap what a module brings that was imported just now."""
+        """Wrap what a module brings that was imported just now, unless the recording is over."""
+        if shared_spans.now.spans is None:
+            return
         for entry in known.table():
             if entry.module == module.__name__:
                 self._wrap(entry)
@@ -203,39 +206,14 @@ def _timed(function: Callable[..., Any], entry: known.Known) -> Any:
     return begin
 
 
+def _is_known(name: str) -> bool:
+    """Tell whether a module has anything that is to be wrapped."""
+    return frameworks.is_known(name) or any(entry.module == name for entry in known.table())
+
+
 def _look_up(module: str, name: str) -> Any:
     """Return what a module holds under a name."""
     return getattr(importlib.import_module(module), name)
-
-
-class _Finder:
-    """Wraps a module as soon as somebody imports it."""
-
-    def __init__(self, wrapped: Wrapped) -> None:
-        self._wrapped, self._busy = wrapped, False
-
-    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        """Return how a known module is loaded and then wrapped, None for any other."""
-        if self._busy or not (frameworks.is_known(name) or any(entry.module == name for entry in known.table())):
-            return None
-        self._busy = True
-        try:
-            spec = importlib.util.find_spec(name)
-        except (ImportError, AttributeError, ValueError):
-            return None
-        finally:
-            self._busy = False
-        if spec is None or spec.loader is None or not hasattr(spec.loader, "exec_module"):
-            return spec
-        load = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            load(module)
-            if shared_spans.now.spans is not None:
-                self._wrapped.imported(module)
-
-        spec.loader.exec_module = exec_module  # of this one import; a loader is made for each
-        return spec
 
 
 class _TimedFile(io.FileIO):
@@ -289,7 +267,7 @@ def _starting(start: Callable[..., Any]) -> Callable[..., Any]:
     """Return `start` of a process with a span, and with the note that the process takes along."""
 
     def start_with_note(self: Any) -> Any:
-        spans = shared_spans.in_window()
+        spans = shared_spans.now.spans
         if spans is None:
             return start(self)
         self._labkit_note = _Note(str(spans.folder), shared_spans.clock())

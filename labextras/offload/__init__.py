@@ -15,7 +15,7 @@ _FILES = {
     "opencl.devices": ("Device", "NoDevice", "choose", "devices"),
     "opencl.engine": ("BuildError", "Engine"),
     "preprocessor": ("Preprocessor", "preprocess"),
-    "smartssd": ("SmartSSD", "gain_picture"),
+    "smartssd": ("PLACED", "VENDOR", "SmartSSD"),
     "trial": ("Tried", "try_kernel"),
 }
 __getattr__, __dir__, __all__ = lazy_names.of(__name__, {one: file for file, names in _FILES.items() for one in names})

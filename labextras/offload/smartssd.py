@@ -5,31 +5,31 @@ to the host. The host augments them: random numbers that are drawn anew stay on 
 time, so the slowest of them is the speed::
 
     link     bandwidth(size of a read) / bytes of a photo
-    decode   decoders x clock / cycles of a photo,
-             cycles = call + max(tokens x initiation interval, blocks x IDCT cycles)
+    decode   decoders x clock / (tokens of a photo x cycles of a token)
     output   bandwidth to the host / bytes of the pixels
     host     cores / time of a core that a photo still needs
 
-Tokens (Huffman symbols) and blocks come from the reader's photos, see `labextras.offload.tokens`. The vendor's page can
-be read in several ways, see `labextras.offload.calibration`. Every answer states the band from the slowest to the
-fastest.
+Tokens (Huffman codes) come from the reader's photos, see `labextras.offload.tokens`. Cycles and clock are those of a
+decoder that was designed, simulated and placed. What the vendor of the card has published stands beside it as a band.
+``docs/smartssd.md`` says where each figure comes from. What the chip holds limits how many decoders there may be.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from labextras.offload import calibration
+from labextras.offload import three_engines
 from labextras.offload.batches import DTYPES
+from labextras.offload.three_engines import CardEngine
 from labextras.offload.tokens import Counted
+from labkit.common import other_programs
 from labkit.common.numbers import check_ranges, number, one_of, ranged, whole
-from labkit.simulate import Costs, Knobs, Model
-from labkit.timeline.trace import Thread, Trace
+from labkit.timeline.trace import Trace
 from labkit.views import charts
 from labkit.views.picture import Picture
 
@@ -44,36 +44,81 @@ P2P_READ: Mapping[int, float] = {
 #: A smaller gain counts as none: a convention, since two measurements of the job without a card differ by as much.
 LEAST_GAIN = 1.1
 
-#: The threads of the simulation, and what they are in a job with a card: units of the card, no threads.
-_UNITS = {"tf.data interleave": "P2P read", "tf.data worker": "decoder", "tf.data Prefetch": "to the host"}
-
-#: What to change where the card keeps the accelerator waiting: options of tf.data are no part of a card.
+#: What to change where the card keeps the accelerator waiting, by the slowest part.
 _ADVICE = {
-    "fetch": "larger reads from the flash, many photos in one, until the link is full; then a second card.",
-    "prep": "more decoders on the card, until the link is full.",
-    "batch": "uint8 from the card, not float32; then less work on the host: what comes after the card is the limit.",
+    "link": "larger reads from the flash, many photos in one, until the link is full; then a second card.",
+    "decode": "more decoders on the card, until the chip or the link is full.",
+    "output": "uint8 from the card, not float32.",
+    "host": "less work on the host: what comes after the card is the limit.",
 }
+
+
+class Chip(NamedTuple):
+    """What an FPGA holds: look-up tables, block memories of 36 kbit, and multipliers (DSP blocks)."""
+
+    name: str
+    luts: int
+    memories: float
+    multipliers: int
+
+
+@dataclass(frozen=True)
+class CardDecoder:
+    """A JPEG decoder as a circuit: its speed, and what one of it takes of a chip (as in `Chip`).
+
+    `cycles_per_token` counts everything: it is the mean over photos of the cycles of a photo over its tokens.
+    """
+
+    name: str
+    clock_mhz: float = ranged(number, 1, 10_000)
+    cycles_per_token: float = ranged(number, 0.01, 1000)
+    luts: int = ranged(whole, 1, 1 << 40)
+    memories: float = ranged(number, 0.5, 1 << 40)
+    multipliers: int = ranged(whole, 1, 1 << 40)
+
+    def __post_init__(self) -> None:
+        """Check every figure."""
+        check_ranges(self)
+
+    def changed(self, **changes: Any) -> CardDecoder:
+        """Return this decoder with some figures changed."""
+        return replace(self, **changes)
+
+    def images_per_s(self, counted: Counted) -> float:
+        """Return the photos that it decodes in a second."""
+        return self.clock_mhz * 1e6 / (self.cycles_per_token * float(counted.tokens.mean()))
+
+
+#: The FPGA of a SmartSSD, a Kintex UltraScale+ KU15P, as the family's data sheet is remembered: not checked. What the
+#: platform of a card takes for itself (PCIe, memory, P2P) is not taken off.
+KU15P = Chip("KU15P", 523_000, 984, 1_968)
+
+#: A pipelined decoder that was written in Amaranth, simulated on 276 photos (1.039 cycles a token on average, 1.005 to
+#: 1.137) and placed and routed for another chip, an ECP5-85F (62.7 MHz, one seed). Its size is what Yosys counts for
+#: UltraScale+.
+PLACED = CardDecoder("our decoder", 62.7, 1.039, 5_757, 19, 43)
+
+#: The vendor's decoder, on a board (Vitis codec library, benchmark 2022.1, kernelJpegDecoderTop, on an Alveo card).
+#: Cycles of a token: the middle one of what its speed for three published pictures amounts to.
+VENDOR = CardDecoder("the vendor's decoder", 243.0, 1.61, 23_100, 28, 39)
+
+#: The least and the most of these three; ``docs/smartssd.md`` has the table.
+VENDOR_CYCLES = 1.38, 1.81
 
 
 @dataclass(frozen=True)
 class SmartSSD:
-    """A card by its figures; the defaults are published ones, except where it says otherwise.
+    """A card by its figures.
 
     Parameters
     ----------
-    clock_mhz : float
-        Clock of the decoder. 243 MHz: Vitis codec library, benchmark 2022.1, kernelJpegDecoderTop (on an Alveo card:
-        a SmartSSD has another FPGA).
-    initiation_interval : float
-        Cycles from one token to the next. 1: "can process 1 Huffman token [...] within one cycle", Vitis codec 2021.2.
+    decoder : CardDecoder
+        The circuit that decodes: `PLACED` by default, or `VENDOR`, or one of them with another figure, as in
+        ``PLACED.changed(clock_mhz=100)``.
     decoders : int
-        Instances of the decoder that work side by side. One takes 23.1k LUT, 28 BRAM, 39 DSP (Vitis codec 2022.1).
-    idct_cycles_per_block : float
-        Cycles of everything after the tokens, per block of 8x8. 8: the vendor's page says 8 coefficients a cycle.
-    call_cycles : float
-        Cycles of a photo during which nothing is decoded. 80,600 is calibrated, not published: 243 MHz over 1,148
-        images/s, less the 131,119 tokens of the vendor's 512x512 picture. It is one of the readings of
-        `labextras.offload.calibration`; `answer` states the others beside it.
+        How many of it work side by side, each on a photo of its own: as many as the chip holds, see `most`.
+    chip : Chip
+        The FPGA of the card; `KU15P` by default.
     read_bytes : int, optional
         Bytes of one read, where photos lie packed in shards; by default each photo is a read of its own.
     output : {"uint8", "float32"}
@@ -87,34 +132,52 @@ class SmartSSD:
     Raises
     ------
     ValueError
-        If a figure is out of range; the sentence names it.
+        If a figure is out of range, or so many decoders do not fit on the chip; the sentence names it.
 
     Notes
     -----
-    Assumed: one decoder works on one photo at a time and starts the next at once; resize keeps up
-    (the vendor's does 2,644 MP/s: 14,000 photos/s of 500x375); reads run ahead; P2P reads do not
-    share the link to the host, since the card has a PCIe switch of its own (AnandTech 16245); the photos lie on this
-    card, in formats that it decodes.
+    Assumed: a decoder starts the next photo at once, resize keeps up, reads run ahead. P2P reads do not share the link
+    to the host, since the card has a PCIe switch of its own (AnandTech 16245). The photos lie on this card, in formats
+    that it decodes, and the clock of the decoder is the same on the card's chip as where it was placed.
     """
 
-    clock_mhz: float = ranged(number, 1, 10_000, default=calibration.CLOCK_MHZ)
-    initiation_interval: float = ranged(number, 0.01, 1000, default=1.0)
+    decoder: CardDecoder = PLACED
     decoders: int = ranged(whole, 1, 1000, default=1)
-    idct_cycles_per_block: float = ranged(number, 0, 10_000, default=8.0)
-    call_cycles: float = ranged(number, 0, 1e9, default=80_600.0)
+    chip: Chip = KU15P
     read_bytes: int | None = ranged(whole, 1, 1 << 40, default=None, optional=True)
     output: str = "uint8"
     size: int = ranged(whole, 1, 4096, default=224)
     output_gb_s: float = ranged(number, 1e-6, 1000, default=1.87)
 
     def __post_init__(self) -> None:
-        """Check every figure."""
+        """Check every figure, and that the decoders fit."""
         check_ranges(self)
         one_of("output", self.output, DTYPES)
+        if self.decoders > self.most:
+            full = f"{self.most} of {self.decoder.name}, the {self.chip.name} has no more {self.full}"
+            raise ValueError(f"decoders is {self.decoders}; allowed: 1 to {full}")
 
     def changed(self, **changes: Any) -> SmartSSD:
         """Return this card with some figures changed."""
         return replace(self, **changes)
+
+    # -- room on the chip ----------------------------------------------------------
+
+    @property
+    def room(self) -> dict[str, int]:
+        """How many decoders each resource of the chip is enough for."""
+        names = {"luts": "look-up tables", "memories": "block memories", "multipliers": "multipliers"}
+        return {said: int(getattr(self.chip, n) // getattr(self.decoder, n)) for n, said in names.items()}
+
+    @property
+    def most(self) -> int:
+        """How many decoders the chip holds."""
+        return min(self.room.values())
+
+    @property
+    def full(self) -> str:
+        """The resource that is used up first."""
+        return min(self.room, key=self.room.__getitem__)
 
     # -- rates ---------------------------------------------------------------------
 
@@ -131,11 +194,6 @@ class SmartSSD:
         size = counted.bytes if self.read_bytes is None else np.full(len(counted), self.read_bytes)
         return counted.bytes / (bandwidth_gb_s(size) * 1e6)
 
-    def decode_ms(self, counted: Counted) -> np.ndarray:
-        """Return how long one decoder works on each photo, in milliseconds, float64, shape (n,)."""
-        cycles = calibration.cycles(counted, self.initiation_interval, self.idct_cycles_per_block, self.call_cycles)
-        return cycles / (self.clock_mhz * 1e3)
-
     def rates(self, counted: Counted, cores: float, host_ms: float) -> dict[str, float]:
         """Return the images per second of each part if nothing else limits: ``link``, ``decode``, ``output``, ``host``.
 
@@ -143,7 +201,7 @@ class SmartSSD:
         """
         found = {
             "link": 1e3 / float(self.read_ms(counted).mean()),
-            "decode": self.decoders * 1e3 / float(self.decode_ms(counted).mean()),
+            "decode": self.decoders * self.decoder.images_per_s(counted),
             "output": self.output_per_s(self.output),
         }
         return found | ({"host": cores * 1e3 / host_ms} if host_ms else {})
@@ -155,42 +213,37 @@ class SmartSSD:
     # -- a job with the card -------------------------------------------------------
 
     def trace(
-        self, counted: Counted, accelerator: Any, *, batch_size: int = 32, steps: int = 20, cores: int = 2,
-        host_ms: float = 0.0,
+        self, counted: Counted, accelerator: Any, *, batch_size: int = 32, steps: int = 12, cores: int = 2,
+        host_ms: float = 0.0, overlap: bool = True,
     ) -> Trace:  # fmt: skip
         """Return the timeline of a training job that this card feeds: an ordinary `Trace` whose origin is modelled.
 
         Parameters
         ----------
         counted : Counted
-        accelerator : labkit.accelerators.Modelled
-            Or anything with ``name``, ``source`` and ``step_ns(batch_size)``.
-        batch_size, steps, cores : int
+        accelerator, batch_size, steps, overlap
+            As in `labextras.offload.three_engines.run`.
+        cores : int
+            Of the host.
         host_ms : float
-            Milliseconds of a core per photo that stay with the host. They are drawn where the host is the slowest
-            part; elsewhere they hide behind the card.
+            Milliseconds of a core per photo that stay with the host.
         """
         answer = self.answer(counted, cpu_ms=1.0, cores=cores, host_ms=host_ms)
-        read_ms, kb = float(self.read_ms(answer.counted).mean()), float(answer.counted.bytes.mean()) / 1e3
-        last = "host" if answer.limit == "host" else "output"
-        output_ms = batch_size * 1e3 / answer.rates[last]
-        # Work of the card takes no core of the host: in the simulation, the host sleeps during this work.
-        sleeps = ("open", "read", "decode", *(["batch"] if last == "output" else []))
-        costs = Costs(
-            map={"decode": np.sort(self.decode_ms(answer.counted))}, batch=output_ms,
-            train=accelerator.step_ns(batch_size) / 1e6, sleeps=sleeps,
+        batch_ms = {part: batch_size * 1e3 / rate for part, rate in answer.rates.items()}
+        engines = [
+            CardEngine("card: copy in", batch_ms["link"], "read"),
+            CardEngine("card: kernel", batch_ms["decode"], "decode"),
+            CardEngine("card: copy out", batch_ms["output"], "copy"),
+        ]
+        if host_ms:
+            engines.append(CardEngine("host: augment", batch_ms["host"], "map", "pipeline"))
+        how = "the three engines of the card overlap" if overlap else "the card works on one batch at a time"
+        assumptions = (f"The card is modelled: {self}.", f"{how.capitalize()}, every photo takes the mean.")
+        return three_engines.run(
+            engines, accelerator, batch_size=batch_size, steps=steps, overlap=overlap, cores=cores,
+            name=f"SmartSSD, modelled: {how}", assumptions=assumptions,
+            advice=dict.fromkeys(("fetch", "prep", "batch", "copy"), _ADVICE[answer.limit]),
         )  # fmt: skip
-        # Reads run ahead, two batches are buffered.
-        knobs = Knobs(
-            batch_size=batch_size, cores=cores, map_calls=self.decoders + batch_size, threads=self.decoders,
-            cycle_length=2, prefetch=2, bandwidth_mb_s=kb / read_ms, image_kb=kb,
-        )  # fmt: skip
-        model = Model(costs, knobs, "SmartSSD, modelled", accelerator.name, accelerator.source)
-        trace = model.run(steps, warmup=4)
-        threads = tuple(_unit(thread, last) for thread in trace.threads)
-        drawn = f"It delivers {answer.images_per_s:,.0f} images/s; the vendor's figures allow {_from_to(*answer.band)}."
-        assumptions = (f"The card is modelled: {self}. {drawn}", *trace.run.assumptions)
-        return replace(trace.with_run(assumptions=assumptions, advice=_ADVICE), threads=threads)
 
     # -- pictures --------------------------------------------------------------------
 
@@ -213,27 +266,37 @@ class SmartSSD:
             note=f"{note} {yours}", log_x=True, mark=(photo_bytes / 1024, "your photo"),
         )  # fmt: skip
 
+    def replicas_picture(self, counted: Counted, *, cores: float, host_ms: float) -> Picture:
+        """Draw how fast the card is against the number of its decoders, up to the last one that fits.
+
+        Parameters
+        ----------
+        counted : Counted
+        cores, host_ms : float
+            Of the host, as in `CardAnswer`; `host_ms` above 0. Its speed is drawn beside that of the card.
+        """
+        counted, many, host = counted.whole(), range(1, self.most + 1), cores * 1e3 / host_ms
+        rates = {n: self.changed(decoders=n).rates(counted, cores, 0.0) for n in many}
+        speeds = [min(each.values()) for each in rates.values()]
+        best = speeds.index(max(speeds)) + 1
+        limit = min(rates[best], key=rates[best].__getitem__)
+        notes = [f"{self.most} of {self.decoder.name} fit, then the {self.chip.name} has no more {self.full}."]
+        notes += [f"From {best} on the {limit} is full."] if limit != "decode" else []
+        enough = next((n for n in many if speeds[n - 1] >= host), None)
+        notes.append(f"{enough} are enough for this host." if enough else "All of them are too few for this host.")
+        return charts.lines(
+            [*many], {"the card": speeds, "this host": [host] * len(many)}, x_label="decoders on the card",
+            y_label="images per second", title="More decoders, until something is full (modelled)",
+            note=" ".join(notes), ideal="this host", mark=(self.most, "the chip is full"),
+        )  # fmt: skip
+
     def __str__(self) -> str:
         """Return the figures on one line."""
         reads = "a photo a read" if self.read_bytes is None else f"reads of {self.read_bytes / 1024:,.0f} KB"
-        many = f"{self.decoders} decoder{'s' * (self.decoders > 1)}"
-        every = f"{self.initiation_interval:g} cycle{'s' * (self.initiation_interval != 1)} a token"
-        call = f", {self.call_cycles:,.0f} cycles a photo" if self.call_cycles else ""
-        return (
-            f"SmartSSD (modelled): {many} at {self.clock_mhz:g} MHz, {every}, "
-            f"{self.idct_cycles_per_block:g} cycles a block{call}; {reads}; {self.output} pictures of "
-            f"{self.picture_bytes(self.output):,} bytes at {self.output_gb_s:g} GB/s"
-        )
-
-
-def _unit(thread: Thread, last: str) -> Thread:
-    """Return a thread of the simulation as a unit of the card; the last one is the host's where the host limits."""
-    for name, unit in _UNITS.items():
-        if thread.name.startswith(name):
-            if unit == "to the host" and last == "host":
-                return Thread("host (modelled): augment", thread.kind)
-            return Thread(thread.name.replace(name, f"card (modelled): {unit}"), "unit")
-    return thread
+        one, many = self.decoder, f"{self.decoders} decoder{'s' * (self.decoders > 1)}"
+        speed = f"{one.name}, {one.clock_mhz:g} MHz, {one.cycles_per_token:g} cycles a token"
+        pictures = f"{self.output} pictures of {self.picture_bytes(self.output):,} bytes at {self.output_gb_s:g} GB/s"
+        return f"SmartSSD (modelled): {many} ({speed}); {reads}; {pictures}"
 
 
 def bandwidth_gb_s(read_bytes: Any) -> np.ndarray:
@@ -251,11 +314,6 @@ def bandwidth_gb_s(read_bytes: Any) -> np.ndarray:
 class CardAnswer:
     """What a card would do with the reader's photos; made by `SmartSSD.answer`. All of it is modelled.
 
-    A band is a pair: with the slowest and with the fastest decoder that the vendor's page allows. That is this card's
-    own, or one of `labextras.offload.calibration.READINGS`, which replaces `idct_cycles_per_block` and `call_cycles`;
-    clock, interval and number of decoders stay. The published decoder ran on an Alveo card; the band does not contain
-    the difference to the FPGA of a SmartSSD.
-
     Parameters
     ----------
     card : SmartSSD
@@ -268,7 +326,9 @@ class CardAnswer:
     accelerator : float
         Images per second that the accelerator trains; by default it takes everything.
     host_ms : float
-        Milliseconds of a core per photo that stay with the host: augmenting, batching.
+        Milliseconds of a core per photo that stay with the host: reading from the card, augmenting, batching.
+    others : float
+        Share of the cores, 0 to 1, that other programs took while `cpu_ms` and `host_ms` were measured.
 
     Attributes
     ----------
@@ -282,10 +342,10 @@ class CardAnswer:
         Images per second that the host prepares without the card.
     gain : float
         How many times faster the job trains with the card.
-    decode_band, band, gain_band : (float, float)
-        The bands of the decode rate, of `images_per_s`, and of `gain`.
-    cores_saved : (float, float)
-        The band of the cores that the job does not need any more, at the speed at which it trains.
+    vendor_band : (float, float)
+        Images per second of one of the vendor's decoders, from the most to the least cycles that a token took.
+    cores_saved : float
+        Cores that the job does not need any more, at the speed at which it trains.
 
     Raises
     ------
@@ -295,57 +355,45 @@ class CardAnswer:
 
     def __init__(
         self, card: SmartSSD, counted: Counted, *, cpu_ms: float, cores: float, accelerator: float = math.inf,
-        host_ms: float = 0.0,
+        host_ms: float = 0.0, others: float = 0.0,
     ) -> None:  # fmt: skip
-        self.card, self.counted, self.accelerator = card, counted.whole(), accelerator
+        self.card, self.counted, self.accelerator, self.others = card, counted.whole(), accelerator, others
         self.cpu_ms, self.host_ms = number("cpu_ms", cpu_ms, 1e-6, 1e9), number("host_ms", host_ms, 0, 1e9)
         self.cores = number("cores", cores, 1e-6, 1e9)
         number("accelerator", min(accelerator, 1e9), 1e-6)
-        figures = "idct_cycles_per_block", "call_cycles"
-        read = [card.changed(**{name: getattr(one, name) for name in figures}) for one in calibration.READINGS]
-        every = [one.rates(self.counted, cores, host_ms) for one in (card, *read)]
-        self.rates, self.cpu_per_s = every[0], cores * 1e3 / cpu_ms
+        self.rates, self.cpu_per_s = card.rates(self.counted, cores, host_ms), cores * 1e3 / cpu_ms
         self.limit = min(self.rates, key=self.rates.__getitem__)
-        delivered = [min(rates.values()) for rates in every]
-        trained = [min(accelerator, rate) for rate in delivered]
-        gains = [rate / min(accelerator, self.cpu_per_s) for rate in trained]
-        self.images_per_s, self.gain = delivered[0], gains[0]
-        saved = [rate * (cpu_ms - host_ms) / 1e3 for rate in trained]
-        self.decode_band, self.band, self.gain_band, self.cores_saved = (
-            (min(ends), max(ends)) for ends in ([rates["decode"] for rates in every], delivered, gains, saved)
-        )
+        self.images_per_s = self.rates[self.limit]
+        trained = min(accelerator, self.images_per_s)
+        self.gain = trained / min(accelerator, self.cpu_per_s)
+        self.cores_saved = trained * (cpu_ms - host_ms) / 1e3
+        most, least = (VENDOR.changed(cycles_per_token=n).images_per_s(self.counted) for n in VENDOR_CYCLES)
+        self.vendor_band = least, most
 
     @property
     def verdict(self) -> str:
-        """Whether offload pays, in one sentence.
-
-        It pays if even the slowest reading gains `LEAST_GAIN`, and does not if even the fastest one gains less.
-        Between the two it cannot be told.
-        """
-        cpu, (low, high) = self.cpu_per_s, self.gain_band
+        """Whether offload pays, in one sentence; refused where other programs took too much of the cores."""
+        cpu = self.cpu_per_s
+        if self.others >= other_programs.BUSY:
+            return f"No verdict: {other_programs.took(self.others)} while the work of the host was measured."
         if cpu >= self.accelerator:
             return f"Does not pay: {self.cores:g} cores feed the accelerator already ({cpu:,.0f} images/s)."
-        if high < LEAST_GAIN:
-            return f"Does not pay: x{high:.2f} at most is no gain."
-        gain = _from_to(low, high, "x{:.2f}")
-        if low < LEAST_GAIN:
-            return f"Cannot be told: the gain is {gain}, depending on how the vendor's figures are read."
-        return f"Pays: {gain}, {_from_to(cpu * low, cpu * high)} images/s instead of {cpu:,.0f}."
+        if self.gain < LEAST_GAIN:
+            return f"Does not pay: x{self.gain:.2f} is no gain; the limit is {self.limit}."
+        return f"Pays: x{self.gain:.2f}, {cpu * self.gain:,.0f} images/s instead of {cpu:,.0f}."
 
     def picture(self) -> Picture:
         """Draw the rates of the card, of the CPU and of the accelerator."""
-        slow, fast = self.decode_band
         bars = {
             "link (P2P read)": self.rates["link"],
-            f"decode ({self.card.decoders} on the card)": [slow, self.rates["decode"], fast],
+            f"decode ({self.card.decoders} on the card)": self.rates["decode"],
             **{f"output, {dtype}": self.card.output_per_s(dtype) for dtype in DTYPES},
             f"{self.cores:g} cores without a card": self.cpu_per_s,
-            f"{self.cores:g} cores, augmentation only": self.rates.get("host", math.inf),
+            f"{self.cores:g} cores, what stays with them": self.rates.get("host", math.inf),
             "the accelerator takes": self.accelerator,
         }
         bars = {name: rate for name, rate in bars.items() if rate != math.inf}
-        whisker = "The whisker of decode goes from the slowest to the fastest reading of the vendor's page."
-        note = f"Modelled. {whisker} The limit with the card: {self.limit}. {self.verdict}"
+        note = f"Modelled. The limit with the card: {self.limit}. {self.verdict}"
         chart = charts.bars(bars, unit="images per second", title="What limits a SmartSSD (modelled)", note=note)
         chart.text += f"\n{self}"
         return chart
@@ -356,76 +404,22 @@ class CardAnswer:
 
     def __str__(self) -> str:
         """Return every answer as some lines of text."""
-        link, many, photo = self.rates["link"], self.card.decoders, float(self.counted.bytes.mean())
-        one, *(slow, fast) = (rate / many for rate in (self.rates["decode"], *self.decode_band))
-        fill = [math.ceil(link / rate - 1e-9) for rate in (one, fast, slow)]
-        sizes = {dtype: self.card.picture_bytes(dtype) for dtype in DTYPES}
-        output = [
-            f"{dtype} {size / 1e3:,.0f} kB, {size / photo:.1f} x the JPEG, "
-            f"{self.card.output_per_s(dtype):,.0f} images/s"
-            for dtype, size in sizes.items()
-        ]
+        link, photo = self.rates["link"], float(self.counted.bytes.mean())
+        one = self.rates["decode"] / self.card.decoders
+        vendor = "{:,.0f} to {:,.0f}".format(*self.vendor_band)
         stays = f", {self.host_ms:.2f} ms stay" if self.host_ms else ""
         lines = [
             f"{self.card}",
-            f"  {len(self.counted)} photos of {photo / 1e3:,.0f} kB on average; in brackets: the slowest and the "
-            "fastest reading of the vendor's figures",
-            f"  one decoder      {one:10,.0f} images/s ({_from_to(slow, fast)})",
+            f"  {len(self.counted)} photos of {photo / 1e3:,.0f} kB on average",
+            f"  one decoder      {one:10,.0f} images/s; the vendor's, at {VENDOR.clock_mhz:g} MHz: {vendor}",
             *(f"  {name:<17}{rate:10,.0f} images/s" for name, rate in self.rates.items()),
-            f"  limit            {self.limit}: {self.images_per_s:,.0f} images/s ({_from_to(*self.band)})",
-            f"  decoders to fill the link: {fill[0]} ({_from_to(*fill[1:])}; it carries {link:,.0f} images/s)",
-            f"  output: {'; '.join(output)}",
-            f"  the CPU saves {self.cpu_ms - self.host_ms:.2f} ms of a core per photo{stays}: "
-            f"{_from_to(*self.cores_saved, '{:.1f}')} cores at the speed of the job",
+            f"  limit            {self.limit}: {self.images_per_s:,.0f} images/s",
+            f"  decoders to fill the link: {math.ceil(link / one - 1e-9)} (it carries {link:,.0f} images/s); the chip "
+            f"holds {self.card.most}, then its {self.card.full} are used up",
+            f"  the CPU saves {self.cpu_ms - self.host_ms:.2f} ms of a core per photo{stays}: {self.cores_saved:.1f} "
+            "cores at the speed of the job",
             f"  {self.verdict}",
         ]
         return "\n".join(lines)
 
     __repr__ = __str__
-
-
-def _from_to(low: float, high: float, form: str = "{:,.0f}") -> str:
-    """Return both ends of a band in words; one number where they read the same."""
-    ends = [form.format(low), form.format(high)]
-    return ends[0] if ends[0] == ends[1] else " to ".join(ends)
-
-
-def gain_picture(
-    cards: Mapping[str, SmartSSD], counted: Counted, *, moved_ms: Sequence[float], host_ms: float, cores: int
-) -> Picture:
-    """Draw what cards gain against the work that they take over, with an accelerator that takes everything.
-
-    Parameters
-    ----------
-    cards : mapping of str to SmartSSD
-    counted : Counted
-    moved_ms : sequence of float
-        Milliseconds of a core per photo that move to the card, strictly rising.
-    host_ms : float
-        Milliseconds of a core per photo that stay with the host.
-    cores : int
-        Of the host.
-
-    Raises
-    ------
-    ValueError
-        If no photo was counted, or a figure is out of range.
-    """
-    host = {"cores": cores, "host_ms": host_ms}
-    rows: dict[str, list[list[float]]] = {}
-    for name, card in cards.items():
-        answers = [card.answer(counted, cpu_ms=ms + host_ms, **host) for ms in moved_ms]
-        rows[name] = [[answer.gain_band[0], answer.gain, answer.gain_band[1]] for answer in answers]
-    note = f"{cores} cores, {host_ms:.2f} ms of work per photo stay with them. Grey: the job is slower with the card."
-    note += " The whiskers go from the slowest to the fastest reading of the vendor's figures."
-    chart = charts.lines(
-        moved_ms, rows, x_label="ms of a core per photo that move to the card", y_label="times faster with the card",
-        title="What a card gains (modelled)", note=note, log_x=True,
-    )  # fmt: skip
-
-    def figure(look: Any) -> Any:
-        made = chart.figure(look.name)
-        made.axes[0].axhspan(0, 1, color=look.line, alpha=0.2, zorder=0)
-        return made
-
-    return Picture(figure, chart.title, chart.alt, chart.text)

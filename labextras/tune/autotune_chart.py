@@ -113,7 +113,7 @@ def _number(axes: Axes, report: AutotuneReport, one: _Tuned, look: Theme) -> tup
     if one.held is not None:
         axes.fill_between(steps, one.held, step="mid", color=look.fill["resize"], alpha=0.55, linewidth=0)
     if bound is not None:
-        axes.axhline(bound, color=look.muted, linewidth=1, linestyle=(0, (4, 3)))
+        axes.axhline(bound, color=look.muted, linewidth=1, linestyle=(0, (4, 3)), zorder=3)
     axes.step(steps, one.values, where="mid", color=look.fill["train"], linewidth=2, marker="o", markersize=3)
     last = next((v for v in reversed(one.values) if not math.isnan(v)), math.nan)
     high = "no limit" if math.isinf(one.high) else f"of {one.high:.0f} at most"
@@ -123,8 +123,8 @@ def _number(axes: Axes, report: AutotuneReport, one: _Tuned, look: Theme) -> tup
 def _waits(axes: Axes, report: AutotuneReport, look: Theme) -> tuple[str, list[str], str]:
     """Draw the wait of the consumer before each step; return its share, its name and of what it is a share."""
     steps = range(1, len(report.wait_ms) + 1)
-    axes.bar(steps, report.wait_ms, width=0.8, color=look.fill["other"], linewidth=0)
+    axes.bar(steps, report.wait_ms, width=0.8, color=look.gap, linewidth=0)
     top = max(*report.wait_ms, *report.train_ms[:1], 1e-3)
     axes.set_ylim(0, 1.1 * top)
     axes.set_yticks([0, top], ["0", f"{top:.0f} ms" if top >= 1 else f"{top:.1g} ms"])
-    return f"{100 * report.wait_share:.0f} %", ["wait for a batch"], "of a step"
+    return f"{100 * report.wait_share:.0f} %", ["wait for a batch"], "of a median step"

@@ -6,12 +6,15 @@ that is built, so the two cannot disagree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import Any
 
 from labkit.pipelines.options import changed
-from labkit.pipelines.structure import AUTOTUNE, DatasetNode, check_dataset, is_random, nodes
+from labkit.pipelines.structure import AUTOTUNE, DatasetNode, check_dataset, is_random
+from labkit.timeline.wording import FILE_READERS
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,29 +71,81 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Joined:
+    """Pipelines that one step puts together: a zip, a concatenation, a choice among several.
+
+    Parameters
+    ----------
+    name : str
+        What makes the step, as ``zip``.
+    branches : tuple of Written
+    join : callable
+        From a list of datasets to the dataset.
+    """
+
+    name: str
+    branches: tuple[Written, ...]
+    join: Callable[[list[Any]], Any]
+
+    def build(self) -> Any:
+        """Return the dataset."""
+        return self.join([branch.build() for branch in self.branches])
+
+    def with_branches(self, branches: Iterable[Written]) -> Joined:
+        """Return the same step of other branches."""
+        return replace(self, branches=tuple(branches))
+
+    def __str__(self) -> str:
+        """Return it as Python, equal branches once."""
+        codes = Counter(" ".join([branch.begin, *map(str, branch.calls)]) for branch in self.branches)
+        parts = (f"{count} × {code}" if count > 1 else code for code, count in codes.items())
+        return f"{self.name}({', '.join(parts)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Written:
     """A pipeline: what its calls begin with, and the calls.
 
     Parameters
     ----------
-    source : tf.data.Dataset
-        What the calls are made on; it is called ``source`` in the code.
+    source : tf.data.Dataset or Joined
+        What the calls are made on; a dataset is called ``source`` in the code.
     calls : tuple of Call
         The first one first.
     unknown : str
         The kind of node that made the source, where its call cannot be made again; else empty.
-    begin : str
-        The source as Python.
+    reads : str
+        The source as Python, where it is no longer what it was.
     """
 
     source: Any
     calls: tuple[Call, ...]
     unknown: str = ""
-    begin: str = "source"
+    reads: str = ""
+
+    @property
+    def branches(self) -> tuple[Written, ...]:
+        """The pipelines that its source puts together."""
+        return self.source.branches if isinstance(self.source, Joined) else ()
+
+    @property
+    def begin(self) -> str:
+        """The source as Python."""
+        return self.reads or (str(self.source) if self.branches else "source")
+
+    @property
+    def every(self) -> tuple[Call, ...]:
+        """Its calls, those of its branches first."""
+        return (*(call for branch in self.branches for call in branch.every), *self.calls)
+
+    @property
+    def unread(self) -> str:
+        """The first kind of node whose call cannot be made again, of the branches, too; else empty."""
+        return self.unknown or next((kind for branch in self.branches if (kind := branch.unread)), "")
 
     def build(self) -> Any:
         """Return the dataset."""
-        dataset = self.source
+        dataset = self.source.build() if self.branches else self.source
         for call in self.calls:
             dataset = getattr(dataset, call.method)(*call.arguments, **call.settings)
         return dataset
@@ -103,16 +158,17 @@ class Written:
 
     def without(self, *methods: str) -> Written:
         """Return the pipeline without its calls of some methods."""
-        return replace(self, calls=tuple(call for call in self.calls if call.method not in methods))
-
-
-_READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
+        source = self.source
+        if self.branches:
+            source = source.with_branches(branch.without(*methods) for branch in self.branches)
+        calls = tuple(call for call in self.calls if call.method not in methods)
+        return replace(self, source=source, calls=calls)
 
 
 def read(dataset: Any) -> Written:
-    """Return a dataset as the calls that wrote it.
+    """Return a dataset as the calls that wrote it, those of all branches of a zip, a concatenation or a choice.
 
-    Only the calls behind the last unknown call can be changed. Unknown are a window, a zip, an unbatch, and calls of
+    Only the calls behind the last unknown call can be changed. Unknown are a window, an unbatch, and calls of
     another library. A shuffle with a fixed order that cannot be drawn again counts as unknown, too.
 
     Raises
@@ -121,23 +177,54 @@ def read(dataset: Any) -> Written:
         If it is no dataset.
     """
     check_dataset(dataset)
-    calls, source, unknown = [], dataset, ""
-    for node in nodes(dataset):  # from the end to the source
-        if node.dataset is not source or (inputs := _inputs(node)) is None:
-            continue
+    calls: list[Call] = []
+    while (inputs := _inputs(node := DatasetNode(dataset))) is not None:
+        if join := _JOINS.get(node.kind):
+            name, branches, together = join(dataset)
+            return Written(Joined(name, tuple(map(read, branches)), together), tuple(calls))
         if len(inputs) > 1 or (call := _call(node)) is None:
-            unknown = node.kind
-            break
-        source = inputs[0]
+            return Written(dataset, tuple(calls), node.kind)
+        dataset = inputs[0]
         calls.insert(0, call)
-    return Written(source, tuple(calls), unknown)
+    return Written(dataset, tuple(calls))
+
+
+def _zip(dataset: Any) -> tuple[str, list[Any], Callable[[list[Any]], Any]]:
+    import tensorflow as tf
+
+    given = dataset._datasets
+    return "zip", tf.nest.flatten(given), lambda made: tf.data.Dataset.zip(tf.nest.pack_sequence_as(given, made))
+
+
+def _concatenated(dataset: Any) -> tuple[str, list[Any], Callable[[list[Any]], Any]]:
+    """Return the parts of all concatenations in a row."""
+    parts = []
+    while DatasetNode(dataset).kind == "Concatenate":
+        dataset, last = dataset._inputs()
+        parts.insert(0, last)
+    return CONCATENATE, [dataset, *parts], lambda made: reduce(lambda one, other: one.concatenate(other), made)
+
+
+def _chosen(dataset: Any) -> tuple[str, list[Any], Callable[[list[Any]], Any]]:
+    """Return what a draw, or a dataset of numbers, chooses from."""
+    kind, numbers, stops = type(dataset), dataset._selector_input, dataset._stop_on_empty_dataset
+    return "sample_from_datasets", dataset._data_inputs, lambda made: kind(numbers, made, stops)
+
+
+#: What a chain of concatenations is called.
+CONCATENATE = "concatenate"
+_JOINS: dict[str, Callable[[Any], tuple[str, list[Any], Callable[[list[Any]], Any]]]] = {
+    "Zip": _zip,
+    "Concatenate": _concatenated,
+    "DirectedInterleave": _chosen,
+}
 
 
 def _inputs(node: DatasetNode) -> list[Any] | None:
     """Return the datasets that a node is called on; None for a source, as a generator and a reader of files are."""
     inputs = list(getattr(node.dataset, "_inputs", list)())
     kinds = [type(one).__name__ for one in inputs]
-    if node.kind in _READERS or not inputs:
+    if node.kind in FILE_READERS or not inputs:
         return None
     if node.kind == "FlatMap" and kinds == ["_TensorDataset"] and _generates(node):
         return None
@@ -194,16 +281,6 @@ def _shuffle(dataset: Any) -> dict[str, Any]:
     return {"seed": seed, "reshuffle_each_iteration": again}
 
 
-def _repeat(dataset: Any) -> tuple[Any, ...]:
-    count = int(dataset._count)
-    return () if count < 0 else (count,)
-
-
-def _cache(dataset: Any) -> tuple[Any, ...]:
-    name = dataset._filename.numpy().decode()
-    return (name,) if name else ()
-
-
 _CALLS: dict[str, Callable[[Any], tuple[str, tuple[Any, ...], dict[str, Any]]]] = {
     "Map": lambda d: ("map", (d._map_func._func,), {}),
     "ParallelMap": lambda d: ("map", (d._map_func._func,), _parallel(d)),
@@ -216,11 +293,11 @@ _CALLS: dict[str, Callable[[Any], tuple[str, tuple[Any, ...], dict[str, Any]]]] 
     "PaddedBatch": lambda d: ("padded_batch", (int(d._batch_size), d._padded_shapes, d._padding_values), _batch(d)),
     "Prefetch": lambda d: ("prefetch", (int(d._buffer_size),), {}),
     "Shuffle": lambda d: ("shuffle", (int(d._buffer_size),), _shuffle(d)),
-    "Repeat": lambda d: ("repeat", _repeat(d), {}),
+    "Repeat": lambda d: ("repeat", (int(d._count) if int(d._count) >= 0 else None,), {}),
     "Take": lambda d: ("take", (int(d._count),), {}),
     "Skip": lambda d: ("skip", (int(d._count),), {}),
     "Shard": lambda d: ("shard", (int(d._num_shards), int(d._index)), {}),
-    "Cache": lambda d: ("cache", _cache(d), {}),
+    "Cache": lambda d: ("cache", (d._filename.numpy().decode() or None,), {}),
     "Options": lambda d: ("with_options", (d.options(),), {}),
 }
 

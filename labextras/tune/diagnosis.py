@@ -38,7 +38,7 @@ class AutotuneReport(Reading):
     accelerator : str
         Its description.
     readings : tuple of Reading
-        One after each train step but the first.
+        One after each train step behind the warm-up of one step.
     wait_ms, train_ms : tuple of float
         Of these steps: waiting for a batch, training on it. Milliseconds.
     seconds : float
@@ -101,7 +101,7 @@ def autotune(dataset: Any, accelerator: Any, *, steps: int | None = 40) -> Autot
     accelerator : Modelled or Real
         The consumer; see `labkit.accelerators`.
     steps : int or None
-        Train steps after the first, each with a reading of about 0.5 ms; None for all that a finite dataset has.
+        Train steps after the first, each with a reading of about 0.5 ms; None for an epoch of its own.
 
     Returns
     -------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -11,10 +12,11 @@ import numpy as np
 
 from labkit.pipelines import timed_reading
 from labkit.pipelines.same_elements import compared, parts, row_digests
+from labkit.pipelines.structure import is_dataset
 
 
-def for_a_while(dataset: Any, seconds: float) -> Iterator[Any]:
-    """Yield elements for some seconds, and at least one where it comes within ten times as many.
+def for_a_while(dataset: Any, seconds: float, patience_s: float) -> Iterator[Any]:
+    """Yield elements for some seconds, and at least one where it comes within `patience_s`.
 
     Raises
     ------
@@ -22,10 +24,12 @@ def for_a_while(dataset: Any, seconds: float) -> Iterator[Any]:
         If the time was up before the dataset ended.
     """
     end = time.monotonic() + seconds
-    for element in timed_reading.elements(dataset, each_s=10 * seconds):
-        yield element
-        if time.monotonic() > end:
-            raise TimeoutError(f"there are more elements than come in {seconds:g} s")
+    loader = not is_dataset(dataset)  # which draws alike whenever it is read
+    with dataset.untouched() if loader else contextlib.nullcontext():
+        for element in dataset if loader else timed_reading.elements(dataset, each_s=patience_s):
+            yield element
+            if time.monotonic() > end:
+                raise TimeoutError(f"there are more elements than come in {seconds:g} s")
 
 
 @dataclass
@@ -38,30 +42,37 @@ class FirstElements:
     batches : int
     complete : bool
         Whether the pipeline ended by itself.
+    first_s, batch_s : float
+        Seconds until the first batch, and for each of the others; until the end of the first, where there is one.
     """
 
     digests: list[bytes] = field(default_factory=list)
     batches: int = 0
     complete: bool = True
+    first_s: float = 0.0
+    batch_s: float = 0.0
 
     @classmethod
-    def of(cls, dataset: Any, seconds: float, batched: bool = True) -> FirstElements:
-        """Read a dataset for so many seconds, or until it ends.
+    def of(cls, dataset: Any, seconds: float, patience_s: float, batched: bool = True) -> FirstElements:
+        """Read a dataset for so many seconds, or until it ends; wait for the first element for `patience_s`.
 
         Raises
         ------
         TimeoutError
             If no element comes.
         """
-        found = cls()
+        found, begin = cls(), time.monotonic()
         try:
-            for element in for_a_while(dataset, seconds):
+            for element in for_a_while(dataset, seconds, patience_s):
                 found.batches += 1
+                found.first_s = found.first_s or time.monotonic() - begin
                 found.digests += row_digests(element, batched)
         except TimeoutError:
             if not found.batches:
                 raise
             found.complete = False
+        took = time.monotonic() - begin
+        found.batch_s = (took - found.first_s) / (found.batches - 1) if found.batches > 1 else took
         return found
 
     def same_order(self, other: FirstElements) -> bool | None:
@@ -89,13 +100,13 @@ def close(one: Any, other: Any) -> bool:
     )
 
 
-def all_close(one: Any, other: Any, seconds: float) -> tuple[bool, bool]:
+def all_close(one: Any, other: Any, seconds: float, patience_s: float) -> tuple[bool, bool]:
     """Tell whether two datasets deliver elements that are `close`, and whether all were read in so many seconds.
 
     Of all of them: the first ones of an epoch may be zeros, and those that a function treats in another way come later.
     """
     found = False
-    read = (for_a_while(dataset, seconds) for dataset in (one, other))
+    read = (for_a_while(dataset, seconds, patience_s) for dataset in (one, other))
     try:
         for pair in zip(*read, strict=False):
             found = close(*pair)

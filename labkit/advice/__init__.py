@@ -5,18 +5,19 @@ loaders than tf.data stand before these. The table *From symptom to remedy* of t
 each row names those behind it, and a test compares them. By topic:
 
 ===========  ==========================================================================================================
-``run``      no-steps, slowest-process, late-process, good-enough, nothing-single, unseen, handed-over-late, busy
-``small``    one-by-one, batch-first: handing over takes longer than the work
-``start``    shuffle-names, repeat-first, less-to-do
+``run``      no-steps, no-waits, slowest-process, late-process, good-enough, nothing-single, unseen, between-steps,
+             handed-over-late, busy, itself
+``small``    packed, one-by-one, batch-first: handing over takes longer than the work
+``start``    anew, shuffle-names, repeat-first, less-to-do
 ``copy``     ahead: the way into the device
 ``transfer`` fewer-bytes: the way between processes
-``work``     drop-first, endless-cache: what nobody needs is made
+``work``     chain, drop-first, endless-cache, smaller-first: what nobody needs is made, or passed
 ``prefetch`` last-step, deeper
 ``batch``    padding, small-elements, fewer-bytes
 ``source``   unpacked
-``python``   generators, more-calls, waits-together, unclear, ops-instead
-``prep``     loop, in-turn, node, no-core, parallel-map, more-threads, behind-cache, less-work
-``fetch``    straggler, parallel-reads, more-reads
+``python``   lists, generators, larger-pieces, more-calls, in-parallel, unclear, ops-instead
+``prep``     loop, in-turn, node, wider-pool, parallel-map, less-work
+``fetch``    straggler, parallel-reads, longer-cycle, more-reads
 ===========  ==========================================================================================================
 """
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from labkit.advice.rule import HANDING_OVER, NO_STEPS, NOBODY, NOTHING, REFUSAL, SEVERAL, UNSEEN, Facts, Rule
+from labkit.advice.rule import HANDING_OVER, NO_STEPS, NOBODY, NOTHING, REFUSAL, SEVERAL, TURNS, UNSEEN, Facts, Rule
 
 _BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start")
 _MADE = ("fetch", "prep", "batch")
 _HANDED = ("prep", "batch", UNSEEN, HANDING_OVER)
+_ANY = (*_HANDED, "fetch", "start")
 
 #: Said beside other programs in place of what needs cores.
 BUSY = REFUSAL + "{others}, and the pipeline waited for one. Close other programs and record again."
@@ -14,6 +15,9 @@ BUSY = REFUSAL + "{others}, and the pipeline waited for one. Close other program
 RULES = (
     # -- nobody is to blame
     Rule("run.no-steps", Facts(NO_STEPS), "nothing can be said: the trace holds no train step."),
+    Rule("run.no-waits", Facts("no waits"),
+        "nothing can be said, since no wait for a batch was timed: `for batch in watch.waits(loader):` around the loop "
+        "times them."),
     Rule("run.slowest-process", Facts(NOTHING, together=34.1, together_in="all-reduce"),
         "whatever slows the slowest process: {together_in} takes {together:.1f} % of the window, and no process goes "
         "on before all are there. The one that spends the least time in it is the slowest.", also=NOBODY),
@@ -24,17 +28,29 @@ RULES = (
     Rule("run.nothing-single", Facts(SEVERAL),
         "nothing single: no cause takes 5.0 % of the window; more steps tell more."),
     # -- elements so small that handing them over takes the time
+    Rule("work.chain", Facts("prep", "Concatenate", chain="Concatenate", links=299),
+        "one node in place of a chain: {links} {chain} stand in a row, and each element passes up to {links} nodes. "
+        "Put the files or datasets into a list, and flat_map or interleave over it; or let one map do what many do.",
+        also=_ANY),
+    Rule("start.anew", Facts("start", anew="4,096 datasets begin"),
+        "fewer beginnings: {anew} in each step, for a few elements, or one batch. Keep one iterator in place of "
+        "next(iter(…)), put repeat() before take() and batch(), and let interleave and flat_map go over datasets of "
+        "many elements, or use a map where each gives only one.", also=(*_HANDED, "start")),
+    Rule("small.packed", Facts("batch", "copying into the batch", packed="sparse"),
+        "batch first, and then make {packed} parts of many elements in one call (parse_example in place of "
+        "parse_single_example), or keep them dense: a batch packs such parts one by one, and unpacks them again.",
+        also=_ANY),
     Rule("small.one-by-one", Facts("batch", "BatchV2", each=4096, one_by_one="unbatch()"),
         "whole batches in place of single elements: {each:,.0f} elements a step go one by one through {one_by_one}, "
         "for longer than anything works on them. Let the source make many at a time, or batch the places of rows or "
         "windows, and tf.gather all of them in one map.", also=_HANDED),
-    Rule("small.batch-first", Facts("prep", "Mul", calls=128, call_us=21),
-        "batch before the map, so that one call works on many elements: there are {calls:,.0f} calls in a step, their "
-        "operations take {call_us:,.0f} µs each, and to make the calls takes longer.", also=_HANDED),
-    Rule("run.unseen", Facts(UNSEEN),
-        REFUSAL + "nobody saw what ran in most of the gaps; record more steps, on a machine with less to do."),
-    Rule("run.handed-over-late", Facts(HANDING_OVER),
-        "larger batches or fewer other programs: batches are handed over late, or Python works between steps."),
+    Rule("small.batch-first", Facts("prep", "Mul", calls=128, call_time="21.0 µs"),
+        "batch before the map, so that one call works on many elements; one that works on numbers alone can be "
+        "compiled, too (jit_compile=True): there are {calls:,.0f} calls in a step, their operations take {call_time} "
+        "each, and to make the calls takes longer.", also=_HANDED),
+    # -- one file keeps the others waiting, at the beginning of an epoch, too
+    Rule("fetch.straggler", Facts("fetch", "modelled storage", straggles=True),
+        "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."),
     # -- the beginning of an epoch
     Rule("start.shuffle-names", Facts("fetch", "ReadFile", fills_buffer=True),
         "a smaller shuffle buffer, or shuffle file names before the slow part of the pipeline.", also=_BLAMED),
@@ -58,12 +74,31 @@ RULES = (
     Rule("work.endless-cache", Facts("prep", "DecodeJpeg", endless_cache=True),
         "repeat() behind the cache, and take() before it: as they stand, the cache never sees the end of its input, so "
         "it keeps nothing, and every epoch makes its elements again.", also=("fetch",)),
+    Rule("work.smaller-first",
+        Facts("prep", "AdjustSaturation", wasteful="AdjustSaturation", makes="2.43 million values (9.72 MB)",
+              delivered="27,648 values (111 kB)"),
+        "less of it: {wasteful} makes {makes} for each element of {delivered} that is delivered. Choose, crop, cut or "
+        "shrink before it, read only the columns that are used, or store it smaller", also=("batch",), goes_on=True),
     # -- work ahead
     Rule("prefetch.last-step", Facts("prep", "DecodeJpeg", takes_turns=True),
-        "prefetch(AUTOTUNE) as the last step, so that both work at once", also=_MADE, goes_on=True),
+        "prefetch(AUTOTUNE) as the last step, so that both work at once", also=(*_MADE, HANDING_OVER),
+        goes_on=True),
+    Rule("python.lists", Facts("prep", "PyFunc", python=True, lists=True),
+        "NumPy arrays in place of lists and single numbers: for much of its time, TensorFlow makes tensors, value by "
+        "value, of what the Python function returns.", also=("start",)),
+    # -- a loop in each call
     Rule("prep.loop", Facts("prep", "Mul", loop="Mul", times=50),
-        "less work in each call of the map, one op for all values in place of a loop: it runs {loop} {times:,.0f} "
-        "times, as while_loop and map_fn do."),
+        "less work in each call of the map, one op for all values in place of a loop, which goes round about "
+        "{times:,.0f} times for {loop}, as while_loop, map_fn, and vectorized_map where it cannot vectorize, do. What "
+        "is drawn at random is then drawn once for all, unless the op takes a draw for each.",
+        also=(UNSEEN, HANDING_OVER)),
+    # -- nobody is seen to work
+    Rule("run.unseen", Facts(UNSEEN),
+        REFUSAL + "nobody saw what ran in most of the gaps; record more steps."),
+    Rule("run.between-steps", Facts(HANDING_OVER, between=12.5),
+        "larger batches, or several steps in one call (steps_per_execution in Keras): most of the gaps lie between "
+        "steps, {between:.1f} % of the window, where Python works and the pipeline is not waited for."),
+    # -- other programs, or a buffer
     Rule("run.busy", Facts("prep", "DecodeJpeg", others="other programs took 1.8 of 2 cores", needs_cores=True),
         BUSY, also=_MADE),
     Rule("prefetch.deeper", Facts("prep", "DecodeJpeg", rests=True),
@@ -75,55 +110,61 @@ RULES = (
         "longest, or keep them ragged (ragged_batch)."),
     Rule("batch.small-elements", Facts("batch", "BatchV2", small_bytes=32),
         "fewer, larger elements for a batch: to hand over one of {small_bytes:,} bytes takes longer than to copy it. "
-        "Let the source make many rows at a time, or batch lines or records before a map takes them apart."),
+        "Let the source make many rows at a time, or batch lines or records before a map takes them apart.",
+        also=(HANDING_OVER,)),
     Rule("batch.fewer-bytes", Facts("batch"), "less to copy into a batch: smaller or uint8 elements, batch earlier."),
+    # -- overhead in general
+    Rule("run.handed-over-late", Facts(HANDING_OVER),
+        "larger batches, made earlier in the pipeline{noise}: most of the gaps is overhead for each element and each "
+        "batch, which are handed over late."),
     # -- nodes that do one thing after the other
     Rule("prep.in-turn", Facts("prep", "TopKV2", in_turn="Scan"),
         "{blame} in a parallel map before {in_turn}, which calls it for one element after the other, as far as it "
         "needs nothing of the elements before."),
     Rule("source.unpacked", Facts("prep", "TFRecord", source=True),
         "less to do for {blame}, which unpacks (GZIP, ZLIB) or parses while it reads: store it unpacked, "
-        "cache() in memory what fits, or read more files at once, interleave(num_parallel_calls=AUTOTUNE).",
+        "cache() in memory what fits, batch lines before a map parses them, or read more files at once.",
         also=("fetch",)),
     Rule("prep.node", Facts("prep", "Scan", node=True),
         "less work for {blame}, which works itself, in one thread: give it fewer or smaller elements, or prefetch what "
         "comes before it or behind it, so that both work at once."),
+    # -- calls and their threads
+    Rule("prep.wider-pool", Facts("prep", "PyFunc", pool=1),
+        "a larger private_threadpool_size, as large as num_parallel_calls, which allows more calls of {blame} than its "
+        "pool of {pool} can make at once.", also=("fetch",)),
     # -- functions of Python
-    Rule("python.generators", Facts("prep", "PyFunc", generator=True),
+    Rule("python.generators", Facts("prep", "from_generator", generator=True, waits=True),
         "several generators at once, each with its own part of the data, interleave(num_parallel_calls=…) over their "
-        "numbers, as long as they wait; TensorFlow ops in place of one that computes, which holds the interpreter."),
-    Rule("python.more-calls", Facts("prep", "PyFunc", python=True, waits=True, one_at_a_time=True),
-        "more calls of the Python function at once, map(num_parallel_calls=16) with a private_threadpool_size as "
-        "large: it waits (asleep, or for an answer), and the processor rests."),
-    Rule("python.waits-together", Facts("prep", "PyFunc", python=True, waits=True),
-        "the Python function's own code: its calls wait, several at a time, and the processor rests. If they wait for "
-        "one lock, take it away; if for answers from outside, make more calls at once (a larger num_parallel_calls and "
-        "private_threadpool_size)."),
+        "numbers: it waits (asleep, or for an answer), and the processor rests."),
+    Rule("python.larger-pieces", Facts("prep", "from_generator", generator=True),
+        "less work in the generator, which runs in one thread: let it yield larger pieces, as NumPy arrays in place "
+        "of lists, or put TensorFlow ops in place of it. Several generators at once, "
+        "interleave(num_parallel_calls=…) over their numbers, help one that waits or lets go of the interpreter."),
+    Rule("python.more-calls", Facts("prep", "PyFunc", python=True, waits=True),
+        "more calls of the Python function at once, a larger num_parallel_calls and a private_threadpool_size as "
+        "large: it waits (asleep, or for an answer), and the processor rests. If all calls wait for one lock, take "
+        "that away."),
+    Rule("python.in-parallel", Facts("prep", "PyFunc", python=True, one_call=True),
+        "map(num_parallel_calls=AUTOTUNE) first: if its Python function lets go of the interpreter, as NumPy, OpenCV "
+        "and Pillow do, or waits, that is enough; else less work in it, or TensorFlow ops in place of it."),
     Rule("python.unclear", Facts("prep", "PyFunc", python=True, unclear=True),
-        "TensorFlow ops in place of the Python function if it computes, more calls of it at once if it waits: Python's "
-        "threads take turns, and the recording cannot tell which."),
-    Rule("python.ops-instead", Facts("prep", "PyFunc", python=True),
-        "TensorFlow ops in place of the Python function: the interpreter lets one thread run at a time."),
+        "TensorFlow ops in place of the Python function, or a cheaper one, if it computes; more calls of it at once, "
+        "with a private_threadpool_size as large, if it waits: the recording cannot tell which."),
+    Rule("python.ops-instead", Facts("prep", "PyFunc", python=True, interpreter=TURNS),
+        "TensorFlow ops in place of the Python function, or less work in it: {interpreter}."),
     # -- work for the processor
-    Rule("prep.no-core", Facts("prep", "DecodeJpeg", no_core=True),
-        "less work for the processor: {blame} has calls enough, but waits for a core; add cores, close other programs, "
-        "or make it cheaper."),
     Rule("prep.parallel-map", Facts("prep", "DecodeJpeg", one_at_a_time=True, one_call=True),
         "map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."),
-    Rule("prep.more-threads", Facts("prep", "DecodeJpeg", one_at_a_time=True),
-        "more threads for the map, which is parallel already: {blame} runs on one at a time. See whether "
-        "private_threadpool_size is 1, or other programs hold the cores."),
-    Rule("prep.behind-cache", Facts("prep", "DecodeJpeg", cached=True),
-        "less work for the processor: {blame} keeps several threads busy beside the cache; record later epochs (a "
-        "larger warmup) if the cache is behind it, or else make it cheaper, or cache behind it, unless it is random."),
     Rule("prep.less-work", Facts("prep"),
-        "less work for the processor: {blame} keeps several threads busy; add cores, or cache what is expensive and "
-        "not random."),
+        "less work for the processor: {blame} has calls enough; make it cheaper, add cores, or cache what is expensive "
+        "and not random (if a cache is behind it, record later epochs, with a larger warmup)."),
+    Rule("run.itself", Facts("prep", "DecodeJpeg", itself="makes this map parallel"),
+        "TensorFlow itself {itself}.", also=(*_MADE, *NOBODY), adds=True),
     # -- reads
-    Rule("fetch.straggler", Facts("fetch", "modelled storage", straggles=True),
-        "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."),
     Rule("fetch.parallel-reads", Facts("fetch", "ReadFile", one_at_a_time=True),
         "parallel reads: interleave(num_parallel_calls=AUTOTUNE) over files, or read in a parallel map."),
+    Rule("fetch.longer-cycle", Facts("fetch", "modelled storage", interleaved=True),
+        "more files at once (a longer cycle_length, and as large a num_parallel_calls), fewer bytes, or a cache."),
     Rule("fetch.more-reads", Facts("fetch"),
         "more reads at once (a wider private_threadpool_size), fewer and larger files, fewer bytes, or a cache."),
 )  # fmt: skip

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 #: Causes that stand for "nobody is to blame": what is to be said where nothing can be changed in the pipeline.
-NOBODY = NO_STEPS, NOTHING, SEVERAL, UNSEEN, HANDING_OVER = "no steps", "nothing", "several", "unknown", "framework"
+NOBODY = NO_STEPS, NO_WAITS, NOTHING, SEVERAL, UNSEEN, HANDING_OVER = (
+    "no steps", "no waits", "nothing", "several", "unknown", "framework",
+)  # fmt: skip
+
+#: What is known of several calls of Python at once: they take turns; or they may.
+TURNS = "the interpreter lets one thread run at a time"
+MAY_TAKE_TURNS = "calls in parallel are allowed, and help as far as it lets go of the interpreter"
 
 #: How every sentence begins that says that there is no advice yet.
 REFUSAL = "nothing yet: "
@@ -29,14 +35,28 @@ class Facts:
         What other programs took of the cores, in words (`labkit.common.other_programs.took`).
     crowded, needs_cores : bool
         The pipeline waited for cores that they held; and so, what would be advised may be wrong or gain nothing.
+    noise : str
+        What to do about them, where they took so much that times may be longer for it.
+    between : float
+        Percent of the window in gaps between steps, where no batch is waited for, if it is most of the gaps.
     together, together_in : float, str
         Percent of the window in which processes wait for each other, and what they do then, as "all-reduce".
     each, one_by_one : float, str
         Elements of a step that pass a node one by one, for longer than anything works on them, and the node.
-    calls, call_us : float
-        Calls of a map in a step, and microseconds that the operations of one take: less than it takes to make it.
+    calls, call_time : float, str
+        Calls of a map in a step, and how long the operations of one take, in words: less than it takes to make it.
     fills_buffer, slow_start : bool
         For most of the time a shuffle buffer fills; or an epoch of slow nodes begins.
+    chain, links : str, int
+        The kind of node of which many stand in a row, with little work for each, and how many.
+    anew : str
+        How many datasets of few elements begin in a step, in words.
+    packed : str
+        What parts of the elements are, "sparse" or "ragged", that a batch packs one by one.
+    wasteful, makes, delivered : str
+        An op that makes many times what is delivered; what it makes for each element, and an element, in words.
+    lists : bool
+        A function of Python returns lists or single numbers, and to make tensors of them takes long.
     dropper, made : str, float
         Who drops elements behind a map, as "filter"; and how many the map makes for each one in a batch.
     endless_cache : bool
@@ -58,17 +78,21 @@ class Facts:
     node : bool
         or any other node that works itself.
     python, generator : bool
-        A function of Python is to blame; a generator that may wait.
+        A function of Python is to blame; it is a generator.
+    interpreter : str
+        What is known of its calls in parallel, in words, such as `TURNS` where several at once keep one core busy.
     waits, unclear : bool
         The op waits for something else than a core; or nobody can tell whether it does.
     one_at_a_time, one_call : bool
         Hardly more than one thread does such work at a time; and the map makes one call at a time.
-    no_core : bool
-        Threads have calls enough, and wait for a core.
-    cached : bool
-        The pipeline has a cache already.
+    pool : int
+        Threads of the pool, where the author of the map allows more calls than these can make.
+    itself : str
+        What TensorFlow does for speed that its author has not written, as "makes this map parallel".
     straggles : bool
         Reads wait for one before them that takes many times as long.
+    interleaved : bool
+        It is a parallel interleave that reads, in threads of its own.
     """
 
     cause: str
@@ -76,14 +100,24 @@ class Facts:
     others: str = ""
     crowded: bool = False
     needs_cores: bool = False
+    noise: str = ""
+    between: float = 0.0
     together: float = 0.0
     together_in: str = ""
     each: float = 0.0
     one_by_one: str = ""
     calls: float = 0.0
-    call_us: float = 0.0
+    call_time: str = ""
     fills_buffer: bool = False
     slow_start: bool = False
+    chain: str = ""
+    links: int = 0
+    anew: str = ""
+    packed: str = ""
+    wasteful: str = ""
+    makes: str = ""
+    delivered: str = ""
+    lists: bool = False
     dropper: str = ""
     made: float = 0.0
     endless_cache: bool = False
@@ -98,13 +132,15 @@ class Facts:
     node: bool = False
     python: bool = False
     generator: bool = False
+    interpreter: str = ""
     waits: bool = False
     unclear: bool = False
     one_at_a_time: bool = False
     one_call: bool = False
-    no_core: bool = False
-    cached: bool = False
+    pool: int = 0
+    itself: str = ""
     straggles: bool = False
+    interleaved: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,6 +160,8 @@ class Rule:
         Other causes than that of the example that it answers.
     goes_on : bool
         Whether what is said of the run otherwise follows this sentence.
+    adds : bool
+        Whether it is a sentence of its own behind what is said of the run, and no advice by itself.
     """
 
     id: str
@@ -131,6 +169,7 @@ class Rule:
     says: str
     also: tuple[str, ...] = ()
     goes_on: bool = False
+    adds: bool = False
 
     @property
     def shows(self) -> set[str]:
@@ -149,21 +188,23 @@ class Advice(NamedTuple):
     rules: tuple[str, ...]
 
 
-def advise(facts: Facts, rules: Iterable[Rule]) -> Advice:
-    """Return what the first rule says that applies; behind one that goes on, what the next one says, too.
+def advise(facts: Facts, rules: Sequence[Rule]) -> Advice:
+    """Return what the first rule says that applies; behind one that goes on, what the next one says, and what adds.
 
     Raises
     ------
     LookupError
         If none applies: each cause needs a general sentence.
     """
-    before = Advice("", ())
+    added = [rule for rule in rules if rule.adds and rule.applies(facts)]
+    text, ids = "", ()
     for rule in rules:
-        if rule.applies(facts):
-            sentence, ids = rule.says.format_map(vars(facts)), (*before.rules, rule.id)
-            if before.text and sentence.startswith(REFUSAL):
-                return Advice(f"{before.text}. More can be said when other programs leave the cores.", ids)
-            before = Advice(f"{before.text}; then {sentence}" if before.text else sentence, ids)
+        if rule.applies(facts) and not rule.adds:
+            sentence, ids = rule.says.format_map(vars(facts)), (*ids, rule.id)
+            if text and sentence.startswith(REFUSAL):
+                sentence, text = f"{text}. Nothing more yet: {sentence.removeprefix(REFUSAL)}", ""
+            text = f"{text}; then {sentence}" if text else sentence
             if not rule.goes_on:
-                return before
+                words = (one.says.format_map(vars(facts)) for one in added)
+                return Advice(" ".join([text, *words]), (*ids, *(one.id for one in added)))
     raise LookupError(f"no rule answers {facts.cause!r}; allowed: a cause with a general sentence")

@@ -7,6 +7,7 @@ import gc
 import importlib.util
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 #: The variable that gives tensors a pool of their own.
 POOL = "TF_CPU_ALLOCATOR_USE_BFC"
@@ -44,6 +45,33 @@ def importing() -> Iterator[None]:
 def cores() -> int:
     """Return how many cores this process may use (not how many the machine has)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def control_groups(
+    kind: str, own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")
+) -> Iterator[tuple[Path, bool]]:
+    """Yield each control group of this process, and those around it, and whether it is one of version 1.
+
+    Source: Linux kernel documentation, admin-guide/cgroup-v2 and cgroup-v1.
+
+    Parameters
+    ----------
+    kind : str
+        What the groups limit, as in ``"memory"``.
+    own, root : Path
+        The file that names the groups, and the folder in which they lie.
+    """
+    try:
+        lines = own.read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return
+    for line in lines:
+        _, kinds, path = line.split(":", 2)
+        if kinds and kind not in kinds.split(","):
+            continue
+        base = root / kind if kinds else root
+        here = base / path.strip("/")
+        yield from ((place, bool(kinds)) for place in (here, *here.parents) if place.is_relative_to(base))
 
 
 def have(module: str, command: str) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+#: First bytes of the photos that the lab reads, by format.
+PHOTOS = {"JPEG": b"\xff\xd8\xff", "PNG": b"\x89PNG\r\n\x1a\n"}
+
 #: First bytes of formats that are taken for JPEG files by mistake, their names, and what they are.
 _FORMATS = (
     (b"\x89PNG", "PNG", "image"),
@@ -15,6 +18,11 @@ _FORMATS = (
 )
 #: So many bytes that can be printed are a text: a page of a failed download, for example.
 _TEXT_BYTES = 16
+
+
+def photo_format(start: bytes) -> str | None:
+    """Return which of `PHOTOS` a file is by its first bytes, None where it is none of them."""
+    return next((name for name, magic in PHOTOS.items() if start.startswith(magic)), None)
 
 
 def other_format(start: bytes) -> tuple[str, str] | None:

@@ -12,11 +12,15 @@ labkit_advice      a function: takes the `labkit.advice.Facts` of a run, its lan
 labkit_verbs       a function: adds its verbs to the command line, a ``typer.Typer``
 labkit_doctor      a mapping of topic to who looks at it, as `labkit.doctor.TOPICS`
 =================  ====================================================================================================
+
+`AfterImport` is the other way round: labkit, or a part, hears of a module of somebody else as soon as it is imported.
 """
 
 from __future__ import annotations
 
 import functools
+import importlib.abc
+import importlib.util
 from collections.abc import Callable
 from importlib.metadata import entry_points
 from typing import Any
@@ -40,3 +44,37 @@ def tell(event: str, *what: Any) -> None:
 def provided(group: str) -> tuple[Any, ...]:
     """Return what installed parts provide under `group`, in the order of their names."""
     return tuple(one.load() for one in sorted(entry_points(group=group), key=lambda one: one.name))
+
+
+class AfterImport(importlib.abc.MetaPathFinder):
+    """Calls a function with each module that is imported, behind its own work, while it stands in ``sys.meta_path``.
+
+    Parameters
+    ----------
+    known : callable
+        Tells by its name whether a module is one of those.
+    then : callable
+    """
+
+    def __init__(self, known: Callable[[str], bool], then: Callable[[Any], Any]) -> None:
+        self._known, self._then, self._busy = known, then, False
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return the spec that others find for a known module, with a loader that calls; None for any other."""
+        if self._busy or not self._known(name):
+            return None
+        self._busy = True
+        try:
+            spec = importlib.util.find_spec(name)
+        except (ImportError, AttributeError, ValueError):
+            return None
+        finally:
+            self._busy = False
+        if load := getattr(spec and spec.loader, "exec_module", None):
+
+            def exec_module(module: Any) -> None:
+                load(module)
+                self._then(module)
+
+            spec.loader.exec_module = exec_module  # of this one import; a loader is made for each
+        return spec

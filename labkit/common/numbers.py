@@ -49,15 +49,9 @@ def whole(
 
 
 def number(
-    name: str,
-    value: Any,
-    least: float | None = None,
-    most: float | None = None,
-    *,
-    above: float | None = None,
-    unit: str = "",
-    other: str = "",
-) -> float:
+    name: str, value: Any, least: float | None = None, most: float | None = None, *, above: float | None = None,
+    unit: str = "", other: str = "",
+) -> float:  # fmt: skip
     """Return `value` as a float if it is a finite number within its limits.
 
     Parameters
@@ -87,14 +81,9 @@ def number(
 
 
 def ranged(
-    check: Callable[..., Any],
-    least: float,
-    most: float,
-    default: Any = dataclasses.MISSING,
-    *,
-    optional: bool = False,
-    other: str = "",
-) -> Any:
+    check: Callable[..., Any], least: float, most: float, default: Any = dataclasses.MISSING, *,
+    optional: bool = False, other: str = "",
+) -> Any:  # fmt: skip
     """Return a field of a dataclass that `check_ranges` holds to a range.
 
     Parameters

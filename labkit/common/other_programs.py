@@ -9,9 +9,9 @@ import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-#: From this share of the cores on, a comparison gives no verdict. On two cores it is half a core. A pipeline that uses
-#: all cores may then lose a quarter of its speed, as much as many changes of the course gain. A desktop at rest, with
-#: its browser and its editor, takes a few percent.
+#: From this share of the cores on, a comparison of times gives no verdict on small differences. On two cores it is half
+#: a core. A pipeline that uses all cores may then lose a quarter of its speed, as much as many changes of the course
+#: gain. A desktop at rest, with its browser and its editor, takes a few percent.
 BUSY = 0.25
 
 #: Clocks of the system count in steps of 10 ms, so a shorter time says nothing. Of 0.2 s on two cores they count 40
@@ -56,13 +56,21 @@ def warning(share: float | None, cpus: int | None = None) -> str:
     return took(share, cpus) if share is not None and share >= BUSY else ""
 
 
-def sentence(share: float | None, cpus: int | None = None) -> str:
-    """Return `took` as a sentence, and what follows from it where it is too large; nothing where it is not known."""
-    words = took(share, cpus).capitalize()
-    if warning(share, cpus):
-        limit = f"From {100 * BUSY:.0f} % of the cores on"
-        return f"{words}. {limit}, tables give no verdict: close other programs and measure again."
-    return f"{words}." if words else ""
+def sentence(share: float | None, cpus: int | None = None, limit: float = BUSY) -> str:
+    """Return `took` as a sentence, and what follows from it where it is too large; nothing where it is not known.
+
+    `limit` is what a comparison allows, see `busy_limit` of `labkit.measure`.
+    """
+    if not (words := took(share, cpus)):
+        return ""
+    if share >= limit:
+        what = f"From {100 * limit:.0f} % of the cores on, tables give no verdict on a speed-up below 2"
+        insist = "close other programs and measure again, or insist with measure(..., busy_limit=1)"
+        return f"{words.capitalize()}. {what}: {insist}."
+    if share >= BUSY:
+        beside = words.removeprefix("other programs took ")
+        return f"Measured beside other programs: {beside}, allowed by busy_limit={limit:g}."
+    return f"{words.capitalize()}."
 
 
 class Times(NamedTuple):

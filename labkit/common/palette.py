@@ -71,16 +71,16 @@ THEMES = {
         name="dark", background="#16181c", ink="#ececec", muted="#b4b4b4", line="#6f757c", lane="#22252b",
         gap="#ff5a3c", node="#7f858c",
         fill={
-            "train": "#8e9ecf", "kernel": "#8e9ecf", "read": "#eec84f", "decode": "#41a997", "resize": "#74d9dc",
-            "map": "#bee8d7", "other": "#bee8d7", "batch": "#6d738b", "transfer": "#6d738b", "copy": "#6d738b",
+            "train": "#8e9ecf", "kernel": "#8e9ecf", "read": "#eec84f", "decode": "#bee8d7", "resize": "#74d9dc",
+            "map": "#41a997", "other": "#41a997", "batch": "#6d738b", "transfer": "#6d738b", "copy": "#6d738b",
         },
     ),
 }  # fmt: skip
 
 
-def asked_for(name: str | None = None) -> list[str]:
-    """Return the themes in which a page shows a picture: `name`, or that of ``LABKIT_THEME``; both without either."""
-    name = name or os.environ.get("LABKIT_THEME")
+def asked_for() -> list[str]:
+    """Return the themes in which a page shows a picture: that of ``LABKIT_THEME``, or both."""
+    name = os.environ.get("LABKIT_THEME")
     return [theme(name).name] if name else list(THEMES)
 
 

@@ -112,7 +112,7 @@ class Table:
             if tag == "td" and column in right and not isinstance(text, Html):
                 words = words.replace(" ", "&nbsp;")  # a number keeps its unit beside it
             # The name of a row keeps the spaces that it begins with: a tree of names is drawn with them.
-            spaces = ";white-space:pre-wrap" if "row" in scope else ""
+            spaces = ";white-space:pre-wrap;overflow-wrap:anywhere" if "row" in scope else ""
             return f"<{tag}{scope}{style(f'text-align:{side}{spaces}')}>{words}</{tag}>"
 
         parts = ["<table>"]

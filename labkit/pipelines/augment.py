@@ -84,30 +84,3 @@ def compiled() -> Any:
 def fresh(images: Any, label: Any) -> tuple[Any, Any]:
     """Augment a batch of a known length with new random numbers: a function for ``dataset.map``."""
     return compiled()(images, *draws(images.shape[0])), label
-
-
-def in_place(image: Any, flip: bool, delta: float, factor: float) -> None:
-    """Flip, brighten and saturate one image with OpenCV, in whole grey levels, where it lies.
-
-    Parameters
-    ----------
-    image : array of uint8, shape (height, width, 3)
-        RGB; it is overwritten.
-    flip, delta, factor
-        As for `batch`, one of each.
-
-    Notes
-    -----
-    Saturation moves a pixel x along the line to its grey value y (ITU-R BT.601): ``y + factor · (x - y)``. With the
-    brightness it is one matrix. Other than HSV's, this saturation does not keep the largest channel.
-    """
-    import cv2
-    import numpy as np
-
-    grey = np.float32([0.299, 0.587, 0.114])
-    matrix = np.empty((3, 4), np.float32)
-    matrix[:, :3] = factor * np.eye(3, dtype=np.float32) + (1 - factor) * grey
-    matrix[:, 3] = 255 * delta
-    if flip:
-        cv2.flip(image, 1, dst=image)
-    cv2.transform(image, matrix, dst=image)

@@ -15,9 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from labkit.common.environment import control_groups
 from labkit.common.numbers import whole
 from labkit.common.table import Table, Tabular
 from labkit.pipelines.structure import check_dataset
+from labkit.timeline.wording import size
 
 #: Bytes that a cached tensor takes beside its values: its header, its buffer's, its place in the list. About 200 were
 #: measured with TensorFlow 2.21 for half a million scalars; for images it is nothing.
@@ -215,6 +217,13 @@ def available() -> tuple[int, str]:
     return (boxed, "limit of the container") if boxed is not None and boxed < machine else (machine, "of this machine")
 
 
+#: What a control group says of its memory: limit, usage, and what could be dropped; by whether it is of version 1.
+_FILES = {
+    False: ("memory.max", "memory.current", "inactive_file"),
+    True: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
 def container(own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Return the bytes left in this process's control group (v1 or v2) and those around it; None without a limit.
 
@@ -222,21 +231,7 @@ def container(own: Path = Path("/proc/self/cgroup"), root: Path = Path("/sys/fs/
 
     Source: Linux kernel documentation, admin-guide/cgroup-v2 and cgroup-v1/memory.
     """
-    try:
-        lines = own.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return None
-    left = []
-    for line in lines:
-        _, kinds, path = line.split(":", 2)
-        if kinds == "":
-            base, names = root, ("memory.max", "memory.current", "inactive_file")
-        elif "memory" in kinds.split(","):
-            base, names = root / "memory", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-        else:
-            continue
-        here = base / path.strip("/")
-        left += [_left(place, *names) for place in (here, *here.parents) if place.is_relative_to(base)]
+    left = [_left(place, *_FILES[first]) for place, first in control_groups("memory", own, root)]
     return min((one for one in left if one is not None), default=None)
 
 
@@ -249,12 +244,3 @@ def _left(place: Path, limit: str, usage: str, reclaim: str) -> int | None:
     if most == "max" or int(most) >= 2**60:  # v1 writes "no limit" as a number near 2^63
         return None
     return max(0, int(most) - used + int(stat.get(reclaim, 0)))
-
-
-def size(count: float) -> str:
-    """Return bytes as text with three digits, in steps of 1,000: ``602 kB``, ``1.93 GB``."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 999.5 or unit == "TB":
-            break
-        count /= 1000
-    return f"{count:.0f} {unit}" if count >= 99.5 or unit == "B" else f"{count:.3g} {unit}"

@@ -9,6 +9,7 @@ counts are tallied beside the job, because to read all pixels would take too lon
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -21,9 +22,8 @@ from labkit.pipelines.structure import named
 
 def dense(value: Any) -> np.ndarray:
     """Return a tensor as an array; what is ragged or sparse is filled up."""
-    import tensorflow as tf
-
-    if isinstance(value, tf.sparse.SparseTensor):
+    tf = sys.modules.get("tensorflow")
+    if tf and isinstance(value, tf.sparse.SparseTensor):
         value = tf.sparse.todense(value)
     return np.asarray(value.to_tensor() if hasattr(value, "to_tensor") else value)
 

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from labkit.timeline.run import WrittenNode
+
 #: The value of a setting that tf.data chooses itself.
 AUTOTUNE = -1
 
 #: Operations that pass every element on as it is.
 _UNCHANGED = ("Options", "Model", "Finalize", "Identity", "AssertCardinality")
 #: Transformations whose function returns a dataset.
-_NESTED = ("Interleave", "ParallelInterleave", "FlatMap")
+_NESTED = ("Interleave", "ParallelInterleave", "LegacyParallelInterleave", "FlatMap")
 
 
 def is_dataset(dataset: Any) -> bool:
@@ -82,9 +84,15 @@ class DatasetNode:
         return type(self.dataset).__name__.lstrip("_").removesuffix("V2").removesuffix("V1").removesuffix("Dataset")
 
     @cached_property
+    def graphs(self) -> list[Any]:
+        """The ``tf.Graph`` of each of its functions."""
+        functions = (getattr(function, "function", None) for function in getattr(self.dataset, "_functions", list)())
+        return [f.graph for f in functions if getattr(f, "graph", None) is not None]
+
+    @cached_property
     def operations(self) -> list[Any]:
         """The operations (``NodeDef``) in its functions, and in the functions that these call."""
-        return [operation for graph in _graphs(self.dataset) for operation in operations(graph)]
+        return [operation for graph in self.graphs for operation in operations(graph)]
 
     @cached_property
     def ops(self) -> frozenset[str]:
@@ -94,7 +102,7 @@ class DatasetNode:
     @property
     def captured(self) -> list[Any]:
         """The variant tensors, most of them datasets, that its functions take from outside."""
-        outside = (tensor for graph in _graphs(self.dataset) for tensor, _ in graph.captures)
+        outside = (tensor for graph in self.graphs for tensor, _ in graph.captures)
         return [tensor for tensor in outside if tensor.dtype.name == "variant"]
 
     def number(self, name: str) -> int:
@@ -124,15 +132,63 @@ def _walk(dataset: Any, downstream: tuple[DatasetNode, ...]) -> Iterator[Dataset
             yield node
 
 
-def _graphs(dataset: Any) -> list[Any]:
-    functions = (getattr(function, "function", None) for function in getattr(dataset, "_functions", list)())
-    return [f.graph for f in functions if getattr(f, "graph", None) is not None]
-
-
 def operations(graph: Any) -> list[Any]:
     """Return the operations (``NodeDef``) of a ``tf.Graph``, and those in the functions that it calls."""
     inside = graph.as_graph_def()
     return [*inside.node, *(n for function in inside.library.function for n in function.node_def)]
+
+
+def called_by(operation: Any) -> list[str]:
+    """Return the names of the functions that an operation (``NodeDef``) calls, those of branches and loops, too."""
+    return [f.name for value in operation.attr.values() for f in (value.func, *value.list.func) if f.name]
+
+
+def written(dataset: Any) -> tuple[WrittenNode, ...]:
+    """Return the nodes of a pipeline as its author wrote them, from its end to its sources; none that cannot be read.
+
+    Those inside of functions, as in an interleave, stand behind the node that calls the function.
+    """
+    found: list[WrittenNode] = []
+    try:
+        for node in nodes(dataset):
+            own = {name.strip("_").removesuffix("_t"): value for name, value in vars(node.dataset).items()}
+            numbers = {name: int(value) for name, value in own.items() if _is_whole(value)}
+            graphs = [graph.as_graph_def() for graph in node.graphs]
+            functions = {f.signature.name: f for graph in graphs for f in graph.library.function}
+            found += _described(node.kind, numbers, [graph.node for graph in graphs], functions)
+    except (AttributeError, TypeError, ValueError, RuntimeError):  # built inside a graph
+        return ()
+    return tuple(found)
+
+
+def _is_whole(value: Any) -> bool:
+    """Tell whether a setting is one whole number: a tensor of TensorFlow, or a number of Python."""
+    return isinstance(value, int) or (hasattr(value, "numpy") and value.shape == () and value.dtype.is_integer)
+
+
+def _described(
+    kind: str, numbers: dict[str, int], bodies: Iterable[Any], functions: dict[str, Any]
+) -> Iterator[WrittenNode]:
+    """Yield a node with the operations of its functions, and the nodes inside of them."""
+    ops: dict[bool, set[str]] = {False: set(), True: set()}  # by whether they stand in a loop
+    inner: list[WrittenNode] = []
+    seen: set[tuple[str, bool]] = set()
+    left = [(body, False) for body in bodies]
+    while left:
+        body, looped = left.pop()
+        named = {operation.name: operation for operation in body}
+        for operation in reversed(body):  # a graph lists its sources first
+            ops[looped].add(operation.op)
+            called = [name for name in called_by(operation) if name in functions]
+            if transformations([operation]):
+                inside = [functions[name].node_def for name in called]
+                inner += _described(operation.op.split("Dataset")[0], settings(operation, named), inside, functions)
+                continue
+            for key in {(name, looped or operation.op.endswith("While")) for name in called} - seen:
+                seen.add(key)
+                left.append((functions[key[0]].node_def, key[1]))
+    yield WrittenNode(kind, numbers, tuple(sorted(ops[False] | ops[True])), tuple(sorted(ops[True])))
+    yield from inner
 
 
 def is_random(op: str) -> bool:

@@ -20,22 +20,28 @@ def difference(a: Delivered, b: Delivered, noun: str = "image") -> str | None:
     """
     if a.images != b.images:
         return f"different counts: {a.images:,} {noun}s in {a.steps} steps against {b.images:,} in {b.steps}"
-    if a.batch_sizes != b.batch_sizes:
+    whole = a.to_the_end and b.to_the_end
+    # Of whole epochs the usual size counts: the workers of a service each end with a remainder of their own.
+    usual = {max(work.batch_sizes, key=work.batch_sizes.__getitem__, default="") for work in (a, b)}
+    if a.batch_sizes != b.batch_sizes and not (whole and len(usual) == 1):
         return f"different batches: {_sizes(a)} against {_sizes(b)}"
     if len(a.components) != len(b.components):
-        return f"different elements: {len(a.components)} components per batch against {len(b.components)}"
+        one, other = ([_called(i, part) for i, part in enumerate(work.components)] for work in (a, b))
+        alone = ", ".join(sorted({*one} ^ {*other}))
+        return f"different elements: {len(one)} components per batch against {len(other)}: only one has {alone}"
     for i, (x, y) in enumerate(zip(a.components, b.components, strict=True)):
         # One number per image costs the same in any integer type: int32 and int64 labels are equal work.
         both_labels = x.shape == () and x.dtype.startswith(INTEGER) and y.dtype.startswith(INTEGER)
         if x.dtype != y.dtype and not both_labels:
-            return f"different dtypes: component {i} is {x.dtype} against {y.dtype}"
+            return f"different dtypes: {_called(i, x)} is {x.dtype} against {y.dtype}"
         if _layouts(x, y):
             continue
         if x.shape != y.shape:
-            return f"different shapes: component {i} is {_shape(x)} per {noun} against {_shape(y)}"
+            return f"different shapes: {_called(i, x)} is {_shape(x)} per {noun} against {_shape(y)}"
         # Where both draw their order, each batch is padded to another length: the labels tell whether it is the same.
-        if x.digest != y.digest and {a.order, b.order} != {"varies"} and not _another_draw(a, b):
-            return f"different shapes: component {i} is {_shape(x)} per {noun} in both, but not of the same sizes"
+        sizes = x.digest != y.digest and (x.shape is None or None in x.shape)
+        if sizes and {a.order, b.order} != {"varies"} and not _another_draw(a, b):
+            return f"different shapes: {_called(i, x)} is {_shape(x)} per {noun} in both, but not of the same sizes"
     one, other = a.sources, b.sources
     if one and other and one.kind == other.kind and one.digest != other.digest:
         return (
@@ -45,8 +51,10 @@ def difference(a: Delivered, b: Delivered, noun: str = "image") -> str | None:
     if bool(a.labels) != bool(b.labels):
         return f"different {noun}s: only one of the two has labels that can be compared"
     if a.labels and a.labels.digest != b.labels.digest and not _another_draw(a, b):
-        varies = "varies" in (a.order, b.order)
-        advice = "; the order varies: measure whole epochs, or shuffle with a seed" if varies else ""
+        varies = "varies" in (a.order, b.order) and not whole
+        seed = "shuffle with a seed (a DataLoader: generator=torch.Generator().manual_seed(0))"
+        whole = f"compare whole epochs, with measure(..., steps=None) and without repeat(), or {seed}"
+        advice = f"; the order varies: {whole}" if varies else ""
         return f"different {noun}s: the labels of the {a.images:,} {noun}s are not the same set{advice}"
     return None
 
@@ -116,6 +124,11 @@ def _another_draw(a: Delivered, b: Delivered) -> bool:
 
 def _same_sources(a: Delivered, b: Delivered) -> bool:
     return bool(a.sources and b.sources) and a.sources.digest == b.sources.digest
+
+
+def _called(place: int, part: BatchPart) -> str:
+    """Return what a reader calls a component: its key in quotes where it has one, else its place."""
+    return f"component {place}" if part.name in ("", str(place)) else repr(part.name)
 
 
 def _sizes(work: Delivered) -> str:

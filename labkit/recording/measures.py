@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 from labkit.common import other_programs
-from labkit.common.numbers import one_of, whole
+from labkit.common.numbers import number, one_of, whole
 from labkit.common.progress import fast
 from labkit.common.table import Table, Tabular
 from labkit.recording import equal_work
 from labkit.recording.recorder import FAST_WARMUP, Plan, figures, middle, recordable, rounds_of
+from labkit.timeline.heading import remarks
 from labkit.timeline.run import NOUNS, ORIGINS, Delivered, Measure
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import duration
@@ -57,9 +58,17 @@ FASTER, SLOWER, NO_DIFFERENCE = "faster", "slower", "no measurable difference"
 #: How the verdict of fewer than `ROUNDS` rounds ends.
 TOO_FEW = "too few to be sure"
 
-#: The verdict where other programs took too much of the cores (`labkit.common.other_programs.BUSY`).
+#: The verdict where other programs took too much of the cores (`labkit.common.other_programs.BUSY`). What the times of
+#: the processor say may follow.
 TOO_BUSY = "no verdict: this machine is busy"
 
+#: How a verdict ends that holds beside other programs, and the ratio beyond which the whole interval then lies. Rounds
+#: in turn share the neighbours; who slows all of them down hardly makes one twice as fast as another.
+IN_TURN, SURE = " (busy: the size may be off)", 2.0
+
+#: What else is compared beside other programs, as they change little of it, and the ratio beyond which a difference is
+#: told: a window may end with more batches prepared ahead than it began with, as much as a tenth of its own.
+CPU_TIME, AHEAD = "CPU time", 1.1
 
 #: The last columns of a table whose rows are also compared with the row above each.
 _ABOVE = ("over the row above", "verdict (row above)")
@@ -77,7 +86,8 @@ class Speedup:
         Interval of coverage `LEVEL`; NaN after a single round.
     verdict : str
         "faster", "slower", "no measurable difference", or why there is none: "3 of 3 rounds faster, too few to be
-        sure", "7 of 11 rounds faster: undecided", one round only, or a busy machine.
+        sure", "7 of 11 rounds faster: undecided", one round only, or a busy machine. Beside other programs it may be
+        "faster (busy: the size may be off)", or say by how much the CPU time for each element differs.
     rounds : int
     beside : str
         What other programs took, and what follows, where it is too much (`labkit.common.other_programs.sentence`).
@@ -92,8 +102,8 @@ class Speedup:
 
     @property
     def decided(self) -> bool:
-        """Whether the verdict is one of the three: more rounds are not needed."""
-        return self.verdict in (FASTER, SLOWER, NO_DIFFERENCE)
+        """Whether there is a verdict, be it on CPU time only: more rounds are not needed."""
+        return self.verdict.startswith((FASTER, SLOWER, NO_DIFFERENCE)) or CPU_TIME in self.verdict
 
     @property
     def ratio(self) -> str:
@@ -120,48 +130,45 @@ def looks(rounds: int, limit: int) -> list[int]:
     return sorted({math.ceil(n) for n in np.linspace(rounds, limit, LOOKS)})
 
 
-def compare_rates(rates: Sequence[float], base: Sequence[float], *, paired: bool = True) -> Speedup:
+def compare_rates(rates: Sequence[float], base: Sequence[float]) -> Speedup:
     """Return the speed-up of `rates` over `base`, images per second of one run each.
 
-    The interval is Student's t on the logarithms of the ratios: round by round where the rounds
-    were interleaved (`paired`), which cancels a machine that drifts; Welch's otherwise. From `ROUNDS` rounds on
-    there is a verdict. "Faster" and "slower" need three things: the interval excludes 1, the median effect exceeds
-    the noise (the scaled median absolute deviation of a single ratio), and it exceeds `LEAST_EFFECT`. "No measurable
-    difference" needs an interval within `ALIKE` of 1. Everything else is undecided.
+    The interval is Student's t on the logarithms of the ratios, round by round: the rounds were interleaved, which
+    cancels a machine that drifts. From `ROUNDS` rounds on there is a verdict. "Faster" and "slower" need three things:
+    the interval excludes 1, the median effect exceeds the noise (the scaled median absolute deviation of a single
+    ratio), and it exceeds `LEAST_EFFECT`. "No measurable difference" needs an interval within `ALIKE` of 1. Everything
+    else is undecided.
 
     Raises
     ------
     ValueError
-        If a rate is not positive, none is given, or paired rounds differ in number.
+        If a rate is not positive, none is given, or the rounds differ in number.
     """
     from scipy import stats
 
     for given in (rates, base):
         if not len(given) or not all(math.isfinite(r) and r > 0 for r in given):
             raise ValueError(f"rates are {list(given)!r}; allowed: one positive number or more")
-    if paired and len(rates) != len(base):
-        raise ValueError(f"paired rounds differ in number: {len(rates)} against {len(base)}")
-    x, y = np.log(rates), np.log(base)
-    n = min(len(x), len(y))
-    effects = x - y if paired else (x[:, None] - y[None, :]).ravel()
+    if len(rates) != len(base):
+        raise ValueError(f"rounds differ in number: {len(rates)} against {len(base)}")
+    x, y, n = np.log(rates), np.log(base), len(rates)
+    effects = x - y
     median = float(np.median(effects))
     if n == 1:
         return Speedup(math.exp(median), math.nan, math.nan, "one repeat has no spread: no verdict", 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # SciPy warns of rounds that are all equal
-        test = stats.ttest_rel(x, y) if paired else stats.ttest_ind(x, y, equal_var=False)
-        interval = test.confidence_interval(LEVEL)
-    noise = _spread(effects) if paired else math.hypot(_spread(x), _spread(y))
+        interval = stats.ttest_rel(x, y).confidence_interval(LEVEL)
     # A wild round can pull the mean away from the median that is quoted; the interval holds both.
     low, high = min(interval.low, median), max(interval.high, median)
     if n < ROUNDS:
-        verdict = f"{_agreeing(effects, n)}, {TOO_FEW}" if paired else f"{n} rounds are {TOO_FEW}"
-    elif abs(median) > max(noise, LEAST_EFFECT) and not low <= 0 <= high:
+        verdict = f"{_agreeing(effects, n)}, {TOO_FEW}"
+    elif abs(median) > max(stats.median_abs_deviation(effects, scale="normal"), LEAST_EFFECT) and not low <= 0 <= high:
         verdict = FASTER if low > 0 else SLOWER
     elif -math.log1p(ALIKE) <= low <= high <= math.log1p(ALIKE):
         verdict = NO_DIFFERENCE
     else:
-        verdict = f"{_agreeing(effects, n)}: undecided" if paired else "undecided"
+        verdict = f"{_agreeing(effects, n)}: undecided"
     return Speedup(math.exp(median), math.exp(low), math.exp(high), verdict, n)
 
 
@@ -169,11 +176,6 @@ def _agreeing(effects: np.ndarray, rounds: int) -> str:
     """Return how many rounds point the way of most, as in ``7 of 11 rounds faster``."""
     faster, slower = int((effects > 0).sum()), int((effects < 0).sum())
     return f"{max(faster, slower)} of {rounds} rounds {FASTER if faster >= slower else SLOWER}"
-
-
-def _spread(values: np.ndarray) -> float:
-    """Return the scaled median absolute deviation, a standard deviation that ignores a wild round."""
-    return 1.4826 * float(np.median(np.abs(values - np.median(values))))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -187,44 +189,43 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         One trace per name, the one with the median throughput.
     works : dict of name to list of Delivered, optional
         From `labkit.recording.work.Tally.work`, one per round.
-    interleaved : bool
-        Whether round i of one name ran beside round i of the others.
     pictures : dict of name to Trace, optional
         Where the rounds were timed without the profiler: one more round each, which the profiler watched.
     above : bool
         Whether the table compares each row with the row above it, too, as where each changes one thing. The verdicts
         are then those of that comparison, and the waits are folded.
+    busy_limit : float
+        From which share of the cores on, 0 to 1, that other programs took, times give a verdict only where they differ
+        by more than `SURE`.
 
     Raises
     ------
     ValueError
-        If there is no pipeline, one has no round, or interleaved rounds differ in number.
+        If there is no pipeline, one has no round, or their rounds differ in number.
     """
 
     rounds: dict[str, list[Measure]]
     traces: dict[str, Trace]
     works: dict[str, list[Delivered]] = field(default_factory=dict)
-    interleaved: bool = True
     pictures: dict[str, Trace] = field(default_factory=dict)
     above: bool = False
+    busy_limit: float = other_programs.BUSY
 
     def __post_init__(self) -> None:
         """Check that there are rounds to compare."""
         counts = {name: len(r) for name, r in self.rounds.items()}
         if not counts or not all(counts.values()):
             raise ValueError(f"measures need at least one pipeline with one round each, got {counts}")
-        if self.interleaved and len(set(counts.values())) > 1:
-            raise ValueError(f"interleaved rounds differ in number: {counts}")
+        if len(set(counts.values())) > 1:
+            raise ValueError(f"rounds differ in number: {counts}")
 
     @classmethod
     def from_traces(cls, traces: Mapping[str, Trace | Sequence[Trace]]) -> Measures:
         """Measure traces, one list per name with one trace per interleaved round.
 
-        A single trace whose run has several ``repeats`` (from `record` with repeats) brings its own rounds;
-        those of different names did not alternate, so they are compared unpaired. Only the
-        trace with the median throughput is kept per name.
+        Only the trace with the median throughput is kept per name.
         """
-        rounds, kept, works, interleaved = {}, {}, {}, True
+        rounds, kept, works = {}, {}, {}
         for name, given in traces.items():
             runs = [given] if isinstance(given, Trace) else list(given)
             if not runs:
@@ -232,9 +233,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
             rounds[name] = [figures(t) for t in runs]
             kept[name] = runs[middle(rounds[name])]
             works[name] = [t.run.work for t in runs if t.run.work]
-            if len(runs) == 1 and len(runs[0].run.repeats) > 1:
-                rounds[name], interleaved = list(runs[0].run.repeats), False
-        return cls(rounds, kept, works, interleaved)
+        return cls(rounds, kept, works)
 
     def __getitem__(self, name: str) -> list[Measure]:
         """Return the measures of one pipeline, one per round."""
@@ -294,10 +293,27 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         over = next(iter(self)) if over is None else over
         if reason := self.difference(name, over):
             raise UnequalWork(f"{name} and {over} are not comparable: {reason}")
-        found = compare_rates(self.rates(name), self.rates(over), paired=self.interleaved)
-        if not self.others >= other_programs.BUSY:
+        found = compare_rates(self.rates(name), self.rates(over))
+        if not self.others >= self.busy_limit:
             return found
-        return replace(found, verdict=TOO_BUSY if found.rounds > 1 else found.verdict, beside=self.beside)
+        verdict = found.verdict
+        if verdict in (FASTER, SLOWER) and (found.low > SURE or found.high < 1 / SURE):
+            verdict += IN_TURN
+        elif found.rounds > 1:
+            verdict = "; ".join(filter(None, (TOO_BUSY, self._cpu_time(name, over))))
+        return replace(found, verdict=verdict, beside=self.beside)
+
+    def _cpu_time(self, name: str, over: str) -> str:
+        """Return in words by how much the CPU time for each element differs, of all processes; "" where it is open."""
+        mine, base = ([one.cpu_ms_per_image or math.nan for one in self[n]] for n in (name, over))
+        if not all(ms > 0 for ms in (*mine, *base)):
+            return ""
+        less, more = compare_rates(base, mine), compare_rates(mine, base)
+        for found, word in ((less, "less"), (more, "more")):
+            if found.verdict == FASTER and found.low > AHEAD:
+                return f"by {CPU_TIME}: {found.ratio} {word} for each {self.noun}"
+        same = less.rounds >= ROUNDS and 1 / AHEAD < less.low and less.high < AHEAD
+        return f"{NO_DIFFERENCE} in {CPU_TIME}" if same else ""
 
     @property
     def decided(self) -> bool:
@@ -314,13 +330,13 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     def beside(self) -> str:
         """What other programs took meanwhile, as a sentence; "" if it is not known."""
         cpus = next((t.run.host.cpus for t in self.traces.values()), None)
-        return other_programs.sentence(self.others, cpus)
+        return other_programs.sentence(self.others, cpus, self.busy_limit)
 
     @property
     def noun(self) -> str:
-        """What one of the things is called that are counted: "image", or "element" where some are no images."""
+        """What one of the things is called that are counted; "element" where the pipelines do not agree."""
         nouns = {trace.run.noun for trace in self.traces.values()}
-        return nouns.pop() if len(nouns) == 1 else NOUNS[1]
+        return nouns.pop() if len(nouns) == 1 else NOUNS[-1]
 
     def table(self) -> Table:
         """Return the table: speed, wait, speed-up and verdict of each pipeline, warnings below, and the rest folded."""
@@ -339,6 +355,8 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
                 if reason := self.difference(name, other):
                     warnings.append(f"{name} is not comparable with {other}: {reason}.")
             rows.append((name, f"{one.images_per_s:,.0f}", *cells))
+        if any(CPU_TIME in cell for row in rows for cell in row):
+            warnings.append(f"{CPU_TIME} tells of work that is saved; of waits, overlap and speed it says nothing.")
         return Table(head, rows, right=(1,) if self.above else (1, 2), notes=warnings, rule=True, more=how)
 
     def _compared(self, name: str, over: str) -> tuple[str, str]:
@@ -398,10 +416,9 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
     def _notes(self) -> tuple[list[str], list[str | Table]]:
         """Return the warnings under the table, and what is folded: how it was measured, and the other figures."""
         count = len(next(iter(self.rounds.values())))
-        rounds = "interleaved rounds" if self.interleaved else "repeats, pipelines one after the other"
         how: list[str | Table] = ["figures of one round; step and wait are means."]
         if count > 1:
-            how = [f"figures of the median round of {count} {rounds}; step and wait are means."]
+            how = [f"figures of the median round of {count} interleaved rounds; step and wait are means."]
             interval = f", with its {100 * LEVEL:g} % interval" if count >= ROUNDS else ""
             how.append(f"speed-up: the median of the ratios of the single rounds{interval}.")
         consumers = {n: t.run.accelerator.describe for n, t in self.traces.items()}
@@ -415,12 +432,12 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
             how.append("timed without the profiler; the pictures show one more round, which the profiler slows down.")
         how += self._loader_notes() if self.several_kinds else []
         for name, trace in self.traces.items():
-            if note := trace.run.profiler.note:
-                warnings.append(f"{name}: {note}")
+            if words := remarks(trace.run):
+                warnings.append(f"{name}: {words}")
         if taken := self.beside:
-            (warnings if self.others >= other_programs.BUSY else how).append(taken)
+            (warnings if self.others >= min(other_programs.BUSY, self.busy_limit) else how).append(taken)
         if any(self.equal_work(n) == "counts only" for n in list(self)[1:]):
-            known = f"nothing in the batches identifies an {self.noun}"
+            known = f"nothing in the batches tells the {self.noun}s apart"
             how.append(f"counts only: {known} (no labels, no named files).")
         return warnings, [*how, self._details()]
 
@@ -433,9 +450,9 @@ def measure(
     warmup: int = 2,
     repeats: int = 5,
     limit: int | None = None,
-    max_events: int = 500_000,
     progress: bool | None = None,
     profile: bool = True,
+    busy_limit: float = other_programs.BUSY,
 ) -> Measures:
     """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
 
@@ -446,7 +463,7 @@ def measure(
     ----------
     variants : mapping of name to tf.data.Dataset, or to any other loader
         The first one is what the others are compared with.
-    accelerator, steps, warmup, max_events, progress
+    accelerator, steps, warmup, progress
         As in `record`. Where LABKIT_FAST is set, the first batch is all of the warm-up.
     repeats : int
         Rounds of the first look; with five or more, the table has a useful spread and verdicts. If LABKIT_FAST is set,
@@ -458,6 +475,9 @@ def measure(
         False times all rounds by the clock alone, and then records one more round, only for the pictures. For small
         elements the profiler takes more time than their own work, and a speed-up would be one of the profiler.
         Where LABKIT_FAST is set, the one round is that for the pictures.
+    busy_limit : float
+        From which share of the cores on, 0 to 1, that other programs take, a verdict needs more than times that differ
+        by a little. A larger one insists: the table then says what they took.
 
     Returns
     -------
@@ -470,20 +490,23 @@ def measure(
     """
     if not isinstance(variants, Mapping) or not variants or not all(isinstance(n, str) and n for n in variants):
         raise ValueError(f"variants is {variants!r:.80}; allowed: a dict of name to tf.data.Dataset, at least one")
-    plan = Plan(accelerator, steps, warmup, max_events, progress)
+    plan = Plan(accelerator, steps, warmup, progress=progress)
     if fast():
         plan.warmup, profile = FAST_WARMUP, True
     variants = {name: recordable(dataset) for name, dataset in variants.items()}
     for name, dataset in variants.items():
         plan.check(dataset, name)
     repeats = whole("repeats", repeats, least=1)
+    busy_limit = number("busy_limit", busy_limit, 0, 1, other="(share of the cores)")
     if limit is None:
         limit = max(repeats, LIMIT) if repeats >= ROUNDS else repeats
     at = looks(repeats, whole("limit", limit, least=repeats, other="(repeats)"))
     at, one = [rounds_of(repeats)] if fast() else at, plan.trace if profile else plan.timed
-    found = Measures.from_traces(
-        plan.rounds(variants, at, "measuring", one, lambda traces: Measures.from_traces(traces).decided)
-    )
+
+    def measured(traces: dict[str, list[Trace]]) -> Measures:
+        return replace(Measures.from_traces(traces), busy_limit=busy_limit)
+
+    found = measured(plan.rounds(variants, at, "measuring", one, lambda traces: measured(traces).decided))
     if not profile:
         pictures = plan.rounds(variants, [1], "one round for pictures")
         found.pictures.update((name, one) for name, [one] in pictures.items())

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 import threading
 import time
 from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import numpy as np
 import psutil
@@ -25,6 +27,9 @@ PERIOD_S = 0.005
 
 #: A window may be over soon, and few samples tell little: so many at the beginning come faster.
 SOON, SOON_S = 200, 0.001
+
+#: What a function of Python may return that TensorFlow makes a tensor of value by value.
+_TAKEN_APART = (list, tuple, int, float)
 
 #: A trace keeps no more samples than this; of more, every second, third, … one.
 MOST = 600
@@ -53,6 +58,9 @@ class Sampler(contextlib.AbstractContextManager):
         in ns, and how often it gave its core away to wait. The last number needs `tree`. The busiest thread is first.
     consumer_ns : int or None
         How long the thread that called `start` computed and waited for a core, both together.
+    converting : float
+        Of the samples in which a thread called a function of Python for TensorFlow, the share in which one made
+        tensors of lists or single numbers that it had returned.
     """
 
     def __init__(self, *, soon: int = SOON, tree: bool = False) -> None:
@@ -61,6 +69,7 @@ class Sampler(contextlib.AbstractContextManager):
         self.queued_ns: int | None = None
         self.threads: list[tuple[int, int, int, int]] = []
         self.consumer_ns: int | None = None
+        self.converting = 0.0
         self._thread: threading.Thread | None = None
 
     def __exit__(self, *_: object) -> None:
@@ -101,11 +110,30 @@ class Sampler(contextlib.AbstractContextManager):
         self.samples = [tuple(row) for row in taken[:: 1 + len(taken) // MOST].tolist()]
 
     def _run(self) -> None:
+        calls = converting = 0
         while True:
             self._taken.extend((time.perf_counter_ns(), time.process_time_ns()))
+            stands = [_called(frame) for frame in sys._current_frames().values()]
+            calls, converting = calls + any(call for call, _ in stands), converting + any(apart for _, apart in stands)
+            self.converting = converting / max(1, calls)
             if self._end.acquire(timeout=SOON_S if len(self._taken) < 2 * self.soon else PERIOD_S):
                 self._taken.extend((time.perf_counter_ns(), time.process_time_ns()))
                 return
+
+
+def _called(frame: FrameType | None) -> tuple[bool, bool]:
+    """Return whether a thread stands in a function of Python that TensorFlow calls, and takes its lists apart there."""
+    apart = False
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if "tensorflow" in file:
+            apart = apart or type(frame.f_locals.get("value")) in _TAKEN_APART
+        elif "numpy" not in file:
+            apart = False  # what a function of the reader does for itself
+        if file.endswith("script_ops.py"):
+            return True, apart
+        frame = frame.f_back
+    return False, False
 
 
 def _scheduled(tree: bool) -> dict[str, tuple[int, int, int]]:

@@ -13,7 +13,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -23,26 +23,40 @@ from labkit.common.environment import POOL, cores
 from labkit.common.numbers import whole
 from labkit.common.other_programs import Meter
 from labkit.common.progress import fast, optional_bar
+from labkit.pipelines.op_sizes import made
 from labkit.pipelines.options import changed
-from labkit.pipelines.structure import is_dataset
+from labkit.pipelines.structure import is_dataset, written
 from labkit.recording.accelerators import check_accelerator, modelled
 from labkit.recording.tfdata import xplane
-from labkit.recording.tfdata.driver import Drive, RecordingError, check_keep, check_length, consumer, drive, known_steps
+from labkit.recording.tfdata.driver import (
+    Drive,
+    RecordingError,
+    Session,
+    check_keep,
+    check_length,
+    consumer,
+    drive,
+    known_steps,
+)
 from labkit.timeline.intervals import union
 from labkit.timeline.run import Accelerator, Host, Measure, ProcessorTime, Profile, ThreadTime, Totals
-from labkit.timeline.trace import Trace
+from labkit.timeline.trace import VALIDATION, Trace
 
 __all__ = ["RecordingError", "graph", "record"]
-
-#: CPU time of one event of the profiler; 0.6 to 1.9 µs were measured on two-core machines.
-EVENT_NS = 1_300
 
 #: Rounds of a comparison, and steps of its warm-ups, where LABKIT_FAST is set.
 FAST_ROUNDS = FAST_WARMUP = 1
 
-#: Recording is said to distort a pipeline where the profiler takes more than this share of the CPU time of the
-#: process, and this share of the window. Photos: 2 %; elements of 32×32 that are mapped one by one: 15 to 50 %.
-DISTORTS, NOTICED = 0.10, 0.02
+#: Recording is said to distort a pipeline where each of `PAIRS` pairs of short runs, with the profiler and without,
+#: says that it adds more than this share to the processor time of an image, and this share of the window.
+DISTORTS, NOTICED, PAIRS = 0.10, 0.02, 3
+
+#: No pair is driven where the events would add less even if each took so many ns. On two-core machines it was 0.2 to 2
+#: µs, by kind and pipeline (`benchmarks/recording_overhead.py`): too unlike for a verdict without a pair.
+MOST_EVENT_NS = 4_000
+
+#: How long a run of a pair lasts, after its warm-up. Seconds.
+PAIR_S = 0.2
 
 
 def record(
@@ -51,7 +65,6 @@ def record(
     *,
     steps: int | None = 20,
     warmup: int = 2,
-    repeats: int = 1,
     name: str | None = None,
     max_events: int = 500_000,
     keep: str | os.PathLike[str] | None = None,
@@ -63,25 +76,24 @@ def record(
     ----------
     dataset : tf.data.Dataset
         Of batches; or what brings a session of its own, as `labextras.loaders.session.AnyLoader` and a dataset
-        of a cluster do. Each repeat makes a new iterator.
+        of a cluster do.
     accelerator : Modelled or Real
         The consumer; see `labkit.accelerators`.
     steps : int or None
-        Steps of the window; None for all that a finite dataset has.
+        Steps of the window; None for a whole epoch of a finite dataset: it is begun anew after the warm-up, and the
+        start of the epoch is part of the window.
     warmup : int
-        Steps before the window, the first batch included. Where the job might have more than `max_events`, the
-        last one is profiled to count them, if it is not the first batch.
-    repeats : int
-        The trace of the repeat with the median throughput is returned. LABKIT_FAST allows one.
+        Steps before the window, the first batch included; before a whole epoch at most all of an epoch, and only more
+        than it has fill a cache. Where the job might have more than `max_events`, the last one is profiled to count
+        them, if it is not the first batch.
     name : str, optional
         What views call the pipeline.
     max_events : int
         Events that the profiler may hold, about 0.65 kB each. A job with more is driven
         to its end, but the window covers its last steps only (its first where their
-        number is not known), and ``run.profiler.note`` says so.
+        number is not known), and the text and the picture of its timeline say so.
     keep : path, optional
-        A folder to which the file of the profiler is copied as well, one for each repeat, where TensorBoard and xprof
-        find it.
+        A folder to which the file of the profiler is copied as well, where TensorBoard and xprof find it.
     progress : bool, optional
         A progress bar: True, False, or by default one that shows up when it takes long.
 
@@ -100,19 +112,16 @@ def record(
     """
     plan = Plan(accelerator, steps, warmup, max_events, progress, keep)
     plan.check(dataset, name)
-    repeats = rounds_of(repeats)
-    traces = plan.rounds({name: dataset}, [repeats], name or "recording")[name]
-    rounds = tuple(trace.run.repeats[0] for trace in traces)
-    return traces[middle(rounds)].with_run(repeats=rounds)
+    return plan.rounds({name: dataset}, [1], name or "recording")[name][0]
 
 
-def graph(dataset: Any, *, steps: int = 2) -> list[str]:
+def graph(dataset: Any) -> list[str]:
     """Return the paths of the tf.data nodes that really run, after TensorFlow's rewriting.
 
-    It takes a batch and `steps` more, without a train step. By default the graph of a plain ``map`` and ``batch``
+    It takes a batch and two more, without a train step. By default the graph of a plain ``map`` and ``batch``
     holds ``Root::MapAndBatch``, an asynchronous node that is in no source code.
     """
-    plan = Plan(modelled(step_ms=1e-6), steps, 1, 500_000)
+    plan = Plan(modelled(step_ms=1e-6), 2, 1, distortions={None: None})  # its times are of no interest
     plan.check(dataset, None)
     return list(plan.trace(dataset, None, lambda: None).run.graph)
 
@@ -124,9 +133,11 @@ class Plan:
     accelerator: Any
     steps: int | None
     warmup: int
-    max_events: int
+    max_events: int = 500_000
     progress: bool | None = None
     keep: str | os.PathLike[str] | None = None
+    #: By the name of the pipeline: what pairs have shown.
+    distortions: dict[str | None, float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         check_accelerator(self.accelerator)
@@ -163,8 +174,14 @@ class Plan:
         one = one or self.trace
         names, traces, watch = list(variants), {name: [] for name in variants}, Meter()
         known = [known_steps(self.source(d)[0], self.steps, self.warmup) or self.steps for d in variants.values()]
+
+        def so_far() -> dict[Any, list[Trace]]:
+            share = watch.share()
+            others = None if math.isnan(share) else share
+            return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}
+
         for done, look in itertools.pairwise([0, *looks]):
-            if done and decided(traces):
+            if done and decided(so_far()):
                 break
             more = f"{title}: {look - done} more rounds, a verdict is open" if done else title
             with optional_bar(self.progress, None if None in known else sum(known) * (look - done), more) as tick:
@@ -172,9 +189,7 @@ class Plan:
                     first = number % len(names)
                     for name in names[first:] + names[:first]:
                         traces[name].append(one(variants[name], name, tick))
-        share = watch.share()
-        others = None if math.isnan(share) else share
-        return {n: [t.with_run(host=replace(t.run.host, others=others)) for t in ts] for n, ts in traces.items()}
+        return so_far()
 
     def source(self, dataset: Any, spans: bool = True) -> tuple[Any, Any]:
         """Return what is driven, and what watches it where that is not the profiler of this process alone."""
@@ -229,7 +244,38 @@ class Plan:
         trace = self.finished(run, dataset, name, watch)
         if watch is not None:
             trace = trace.with_run(advice=watch.advice(trace))
+        elif (shown := self.distortion(dataset, name, run, trace)) is not None:
+            trace = trace.with_run(profiler=replace(trace.run.profiler, distortion=shown))
         return trace.with_run(repeats=(figures(trace),))
+
+    def distortion(self, dataset: Any, name: str | None, run: Drive, trace: Trace) -> float | None:
+        """Return by which share an image takes more processor time under the profiler, where it distorts the pipeline.
+
+        Only pairs of short runs tell, with the profiler and without, in turn. They begin the pipeline anew, once for
+        each name and only where the events might cost so much. A modelled train step stands in for that of the job.
+        """
+        most_ns, cpu_ns = MOST_EVENT_NS * trace.run.profiler.events, run.cpu_ns * trace.run.steps / run.steps
+        if name not in self.distortions and most_ns > max(DISTORTS * cpu_ns, NOTICED * trace.span_ns):
+            self.distortions[name] = self.paired(dataset, trace)
+        return self.distortions.get(name)
+
+    def paired(self, dataset: Any, trace: Trace) -> float | None:
+        """Return the median of what pairs say that the profiler adds; None where one of them says too little."""
+        one, shares = figures(trace), []
+        steps = math.ceil(max(2, 1e3 * PAIR_S / one.step_ms))
+        train, noticed_ns = modelled(step_ms=max(one.train_ms, 1e-6)), NOTICED * 1e9 / one.images_per_s
+        try:
+            for number in range(rounds_of(PAIRS)):
+                spent = {}
+                for watched in (number % 2 == 0, number % 2 == 1):
+                    spent[watched] = cpu_ns_per_image(dataset, train, steps, min(self.warmup, 2), watched)
+                extra_ns = spent[True] - spent[False]
+                if extra_ns <= max(DISTORTS * spent[False], noticed_ns):
+                    return None
+                shares.append(extra_ns / spent[False])
+        except (ValueError, RecordingError):  # it cannot be begun anew
+            return None
+        return float(np.median(shares))
 
     def finished(self, run: Drive, dataset: Any, name: str | None, watch: Any) -> Trace:
         """Return what a drive found as a trace."""
@@ -242,9 +288,20 @@ class Plan:
         return trace.with_run(
             **self.facts(run, name),
             options=changed(dataset) if watch is None else {},
+            written=written(dataset) if watch is None else (),
+            made=made(dataset, trace.names, trace.run.profiler.allocated_bytes) if watch is None else {},
             job=Totals(run.steps, run.images, run.elapsed_ns / 1e9),
             profiler=replace(trace.run.profiler, note=" ".join(sentences) or None),
         )
+
+
+def cpu_ns_per_image(dataset: Any, accelerator: Any, steps: int, warmup: int, watched: bool) -> float:
+    """Return the processor time that an image takes in a short run, in ns, with the profiler on (`watched`) or off."""
+    with Session() as session:
+        if watched:
+            session.start()
+        run = drive(dataset, accelerator, steps, warmup, max_events=None)
+    return run.cpu_ns / run.images
 
 
 def recordable(dataset: Any) -> Any:
@@ -261,8 +318,16 @@ def recordable(dataset: Any) -> Any:
     return dataset
 
 
+def followed(loader: Any) -> Any:
+    """Return a session that sees what a loader does while a loop of somebody else drives it; None where none can.
+
+    Its block stands around the loop, ``start`` and ``stop`` around a window of it, and ``batches`` iterates.
+    """
+    return getattr(recordable(loader), "followed", lambda: None)()
+
+
 def figures(trace: Trace) -> Measure:
-    """Return the figures of a trace, the first batch left out.
+    """Return the figures of a trace, the first batch left out, and the time of validations.
 
     Busy is the share of the window in which device kernels ran where the accelerator is real and the
     trace has device threads, else the share covered by train steps. If the window holds the first
@@ -280,7 +345,7 @@ def figures(trace: Trace) -> Measure:
     run, steps = trace.run, len(train)
     images = run.images_of(steps)
     if images is None:
-        raise ValueError("the trace does not say how many images it trained on: run.images is None")
+        raise ValueError("the trace does not say how many elements it trained on: run.images is None")
     start, end = trace.window_ns
     if run.warmup == 0 and steps > 1:
         start = int(train.end_ns[0])
@@ -293,7 +358,9 @@ def figures(trace: Trace) -> Measure:
     real = len(kernels) and run.accelerator.kind == "real"
     beside = trace.where(trace.select("train", kind="script"))  # a validation
     work = kernels if real else Trace.merge(train, beside) if len(beside) else train
-    seconds, first_ns = (end - start) / 1e9, run.first_batch_ns
+    aside = trace.where(trace.select(name=VALIDATION, kind="script"))
+    aside_ns = union(np.clip(aside.start_ns, start, end), np.clip(aside.end_ns, start, end)).total_ns
+    seconds, first_ns = (end - start - aside_ns) / 1e9, run.first_batch_ns
     of_all = run.job.images if run.job else run.images
     cpu_ms = 1e3 * run.tree.cpu_s / of_all if run.tree and of_all else None
     return Measure(
@@ -336,7 +403,7 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
     watched = run.spans.where(~run.spans.select(kind="consumer"))
     trace = Trace.merge(consumer(stamps), watched)
     used = {trace.names[i] for i in np.unique(trace.name).tolist()}
-    events = run.spans.run.profiler.events
+    profiler = run.spans.run.profiler
     return trace.with_run(
         storage="modelled" if any(map(xplane.is_modelled_read, used)) else None,
         steps=len(stamps),
@@ -350,22 +417,17 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
             run.sampler.queued_ns,
             tuple(ThreadTime(*times) for times in run.sampler.threads),
             run.sampler.consumer_ns,
+            run.sampler.converting,
         ),
-        profiler=Profile(
-            events=events,
-            events_per_image=round(events / images, 1) if images else None,
+        profiler=replace(
+            profiler,
+            events_per_image=round(profiler.events / images, 1) if images else None,
             profiled_steps=len(stamps),
-            copied_bytes=run.spans.run.profiler.copied_bytes,
         ),
-        host=Host(cores(), _tensorflow(), platform.python_version()),
+        host=Host(cores(), getattr(sys.modules.get("tensorflow"), "__version__", None), platform.python_version()),
         loader=run.spans.run.loader,
         op_times=run.spans.run.op_times,
     )
-
-
-def _tensorflow() -> str | None:
-    """Return the version of TensorFlow, where the process has imported it."""
-    return getattr(sys.modules.get("tensorflow"), "__version__", None)
 
 
 def _label(name: str | None) -> str:
@@ -380,36 +442,23 @@ def unix(stamps: np.ndarray, clock: list[tuple[int, int]]) -> np.ndarray:
 
 
 def _ended(run: Drive, steps: int | None) -> list[str]:
-    """Return a sentence where the dataset ended before the steps that were asked for."""
-    return [f"the dataset ended after {run.steps} of {steps} steps."] if run.ended else []
+    """Return a sentence where the dataset ended before the steps that were asked for, or fits no train step."""
+    ended = f"the dataset ended after {run.steps} of {steps} steps." if run.ended else None
+    return [sentence for sentence in (run.misfit, ended) if sentence]
 
 
 def notes(run: Drive, trace: Trace, steps: int | None) -> Iterator[str]:
     """Yield a sentence for everything that a reader of the figures has to know."""
-    watched, events = trace.run.steps, trace.run.profiler.events
     yield from _ended(run, steps)
     if run.one_image:
         yield (
             f"each element has the shape of one image, and was counted as a batch of {run.batch_size}: "
             "is .batch() missing?"
         )
-    if trace.run.loader is None and not os.environ.get(POOL):
+    if trace.run.loader is None and trace.run.host.tensorflow and not os.environ.get(POOL):
         yield (
             "TensorFlow's own pool for tensors is off, and recording large batches may cost a tenth of their "
             "throughput: call labkit.setup() before TensorFlow's first operation."
-        )
-    if watched < run.steps:
-        yield (
-            f"the profiler watched {watched:,} of {run.steps:,} steps, to stay within its number of events; "
-            "spans and measures are of those."
-        )
-    cost_ns, cpu_ns = events * EVENT_NS, run.cpu_ns * watched / run.steps
-    if cost_ns > DISTORTS * cpu_ns and cost_ns > NOTICED * trace.span_ns:
-        per = f"{events / run.window_images:.0f} events per {run.noun}" if run.window_images else f"{events:,} events"
-        yield (
-            f"recording distorts this pipeline: {per} of about "
-            f"{EVENT_NS / 1e3:.1f} µs each are some {min(1.0, cost_ns / max(1, cpu_ns)):.0%} of its CPU time; "
-            "trust the order of spans, not their lengths, and time it with measure(..., profile=False)."
         )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -20,18 +21,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from labkit.common.file_formats import PHOTOS
 from labkit.pipelines import structure
-from labkit.timeline.run import NOUNS, BatchPart, Delivered, LabelSet, SourceSet
+from labkit.timeline.run import NOUNS, BatchPart, Delivered, LabelSet, Made, SourceSet
 
 _LABEL_BYTES = 64  # a component up to this size per image can be a label
 _ONE_HOT_CLASSES = 1024
 _HISTOGRAM_LABELS = 1024  # more distinct labels than this are counted by digest alone
 _MEMORY_ROWS, _MEMORY_BYTES = 100_000, 64 << 20  # larger arrays in memory are not hashed
 _COLOURS = (1, 3, 4)
-_ENCODED = (b"\xff\xd8\xff", b"\x89PNG")  # how the bytes of a JPEG and of a PNG file begin
-_SMALLEST = 16  # an array of three dimensions is taken for an image from this height and width on
+#: How the bytes of a JPEG, PNG and GIF file begin; those of a WebP file have their name behind a length.
+ENCODED = (*PHOTOS.values(), b"GIF8")
+_SMALLEST = 16  # an array is taken for an image from this height and width on
+_OBLONG = 3  # and, of floats, up to so many times higher than wide, or wider than high
+_CHANNELS = 16  # floats of (time, so many) are windows of a time series
+_TOKENS = 64  # so many whole numbers in a row are tokens, and fewer are columns unless the pipeline takes texts apart
+_COLUMNS = 8000  # so many numbers in a row are those of a table; more are as likely a sound, 8,000 a second or more
+_ON_IMAGES = re.compile(
+    "Decode(AndCrop)?(Jpeg|Png|Gif|Bmp|Image|WebP)|Resize(Area|Bi|Nearest)|ScaleAndTranslate|CropAndResize|"
+    "Adjust(Hue|Saturation|Contrast)|RGBToHSV|HSVToRGB|ImageProjectiveTransform"
+).match
+_CUTS_TEXTS = re.compile("StringSplit|UnicodeDecode|.*Tokeniz").match
+_DATASET = ("Dataset", "DatasetV2")
 INTEGER = ("int", "uint")
-_REORDERS = ("Shuffle", "Interleave", "Random")
+_REORDERS = ("Shuffle", "Interleave", "Random", "DataService")
 _SELECTS = ("Take", "Skip", "Filter", "Shard")
 
 
@@ -62,53 +75,166 @@ def count_images(batch: Any, stated: int | None = None) -> int:
     return _opened(batch, stated).images
 
 
-def noun(batch: Any) -> str:
-    """Return what one of the things in `batch` is called, "image" or "element".
+def count_tokens(batch: Any) -> int:
+    """Return how many tokens `batch` holds: the values of its largest component of whole numbers, 0 without one.
 
-    They are images where a component holds pixels (uint8 or floats, of three dimensions or more for each of them, with
-    one, three or four colours last, or first), photos of PIL, or the bytes of JPEG or PNG files.
+    Values that only fill rows up count, as a model works on them; a ragged or sparse component has none.
+    """
+    sizes = [0]
+    for part in _components(batch):
+        dims, values = _dims(part), getattr(part, "flat_values", getattr(part, "values", None))
+        if len(dims) > 1 and _dtype(part).startswith(INTEGER):
+            sizes.append(int(np.prod(dims if values is None or callable(values) else _dims(values))))
+    return max(sizes)
+
+
+def noun(batch: Any, dataset: Any = None) -> str:
+    """Return what one of the things in `batch` is called, one of `NOUNS`.
+
+    The components that are larger than a label decide, by dtype, shape and, where a dataset is given, by what its
+    specification leaves open and by the operations in it:
+
+    - image: three dimensions of uint8 or floats with one, three or four colours last, or first; two of uint8, or of
+      floats beside an operation on images; photos of PIL; the bytes of a file of one of `ENCODED`
+    - clip: a row of such images in colour
+    - window: floats of (time, few channels), or in a pipeline with a ``window``
+    - sequence: numbers or texts of no fixed length, or a long row of whole numbers, as tokens are
+    - text: a text beside one number at most; row: a short row of numbers, or several single values
+    - element: all others
+
+    Of several words the first of `NOUNS` counts, and that an array is none of these counts before "text" and "row".
 
     Parameters
     ----------
     batch : tensor, array, spec, or tuple, list or dict of them
+    dataset : tf.data.Dataset, optional
+        What delivered it; other loaders say nothing.
     """
-    return NOUNS[0] if any(map(_is_photos, _components(batch))) else NOUNS[1]
+    parts, stated, ops = list(_components(batch)), [], frozenset()
+    if structure.is_dataset(dataset):
+        stated, ops = [_dims(part) for part in _components(dataset.element_spec)], _ops(dataset)
+    shapes = [_dims(part) for part in parts]
+    if [*map(len, stated)] == [*map(len, shapes)]:  # else the specification knows less than the batch
+        shapes = stated
+    found = [_noun_of(part, dims[1:], ops) for part, dims in zip(parts, shapes, strict=True)]
+    for word in (*NOUNS[:4], NOUNS[-1]):
+        if word in found:
+            return word
+    if "text" in found and found.count(None) < 2:
+        return "text"
+    named = any(isinstance(level, Mapping) for level in (batch, *(batch if isinstance(batch, tuple) else ())))
+    return "row" if "row" in found or len(parts) > 2 - named else "element"
 
 
-def _is_photos(component: Any) -> bool:
-    """Tell whether a component of a batch holds photos, as `noun` says."""
-    dims, dtype = _dims(component), _dtype(component)
-    if len(dims) > 3:
-        return dtype.startswith(("uint8", "float", "bfloat")) and bool({dims[-1], dims[-3]} & set(_COLOURS))
-    if len(dims) == 1 and dtype in ("string", "object"):
-        values = _array(component)
-        first = values.flat[0] if values is not None and values.size else b""
-        return isinstance(first, bytes) and first.startswith(_ENCODED)
-    return type(component).__module__.startswith("PIL.")
+def _noun_of(part: Any, dims: tuple[int | None, ...], ops: frozenset[str]) -> str | None:
+    """Return what a component of a batch makes of its elements, as `noun` says; None where it is a value of each."""
+    dtype = _dtype(part)
+    floats, text = dtype.startswith(("float", "bfloat")), dtype in ("string", "object")
+    if not dims or dims == (1,):
+        if type(part).__module__.startswith("PIL."):
+            return "image"
+        return _noun_of_text(part) if text and len(_dims(part)) else None
+    if dtype == "uint8" or floats:
+        if len(dims) > 3 and dims[-1] == 3 and (dims[0] or 3) > 2:
+            return "clip"
+        if len(dims) > 2 and {dims[-1], dims[-3]} & set(_COLOURS) and _has_its_sides(dims[-3:], dtype, ops):
+            return "image"
+        if len(dims) == 2 and (dtype == "uint8" or _draws_images(ops)) and None not in dims and min(dims) >= _SMALLEST:
+            return "image"
+    series = len(dims) == 2 and None not in dims and dims[1] <= _CHANNELS
+    if floats and (series or "Window" in ops):
+        return "window"
+    if None in dims and (floats or text or dtype.startswith(INTEGER)):
+        return "sequence"
+    if len(dims) > 1:
+        return "element"
+    tokens = dtype.startswith(INTEGER) and dtype != "uint8"
+    if tokens and (dims[0] >= _TOKENS or any(map(_CUTS_TEXTS, ops))) and not _are_marks(part):
+        return "sequence"
+    return "row" if dims[0] <= _COLUMNS else "element"
 
 
-def check_batched(batch: Any, stated: int | None = None) -> bool:
+def _noun_of_text(part: Any) -> str | None:
+    """Return what a component of single texts is: text, image where they are the bytes of one, or None: a word."""
+    values = _array(part)
+    if values is None or not values.size:
+        return "text" if values is None and _dtype(part) == "string" else None
+    first = values.flat[0]
+    if isinstance(first, bytes) and (first.startswith(ENCODED) or first[8:12] == b"WEBP"):
+        return "image"
+    try:
+        words = first.decode() if isinstance(first, bytes) else first
+    except UnicodeDecodeError:
+        return "element"
+    return "text" if isinstance(words, str) and (not words.isascii() or re.search(r"[\s,;]", words)) else None
+
+
+def _are_marks(part: Any) -> bool:
+    """Tell whether a component holds nothing but 0 and 1: a class of many, or a mask, and no tokens."""
+    values = _array(part)
+    return values is not None and bool(np.isin(values, (0, 1)).all())
+
+
+def _has_its_sides(dims: tuple[int | None, ...], dtype: str, ops: frozenset[str]) -> bool:
+    """Tell whether the sides of what may be an image are those of one; of uint8, or beside an operation on images, any.
+
+    Floats of three dimensions may also be windows, or joints of a body over time.
+    """
+    if dtype == "uint8" or _draws_images(ops):
+        return True
+    sides = [side for side in (dims[:2] if dims[-1] in _COLOURS else dims[1:]) if side is not None]
+    return not sides or (max(sides) <= _OBLONG * min(sides) and (min(sides) >= _SMALLEST or len(set(sides)) == 1))
+
+
+def _ops(dataset: Any) -> frozenset[str]:
+    """Return the kinds of the nodes of a pipeline, and the types of the operations in their functions."""
+    return frozenset().union(*({node.kind, *node.ops} for node in structure.nodes(dataset)))
+
+
+def _draws_images(ops: frozenset[str]) -> bool:
+    return any(map(_ON_IMAGES, ops))
+
+
+def check_batched(batch: Any, stated: int | None = None, dataset: Any = None) -> bool:
     """Tell whether a batch looks like one image without a label: height, width and colours; refuse what is no batch.
+
+    No batch looks so where the pipeline itself makes batches as its last work, and floats only where their sides are
+    equal, or the pipeline has an operation on images: others are windows of a time series, with as many channels.
 
     Raises
     ------
     ValueError
         If an element is one image with its label, or a batch holds nothing. The sentence says what is missing.
     """
-    _, dims, counted, _ = _opened(batch, stated)
+    _, dims, counted, _ = opened = _opened(batch, stated)
     if counted and counted[0] == 0:
         raise ValueError(
             f"a batch has the shape {'×'.join(map(str, counted))}: it holds no element; allowed: one element or more"
         )
-    if stated is not None or not _is_image(counted):
+    tf_data = structure.is_dataset(dataset)
+    if stated is not None or not _is_image(counted) or (tf_data and _makes_batches(dataset)):
         return False
     if len(dims) > 1 and sum(map(bool, dims)) == 1:
         raise ValueError(
             f"an element is one image of {'×'.join(map(str, counted))} with its label; end the pipeline with "
             ".batch(32), or give the loader a batch_size"
         )
+    dtype = _dtype(opened.components[dims.index(counted)])
+    sides = counted[:2] if counted[-1] in _COLOURS else counted[1:]
+    if dtype != "uint8" and len(set(sides)) > 1 and not (tf_data and _draws_images(_ops(dataset))):
+        return False
     # Three labels beside them say that three are images and no colours.
     return counted[-1] in _COLOURS or [shape[:1] for shape in dims].count((3,)) == 1
+
+
+def _makes_batches(dataset: Any) -> bool:
+    """Tell whether a pipeline puts elements together, and does not take them apart again behind that."""
+    for node in structure.nodes(dataset):
+        if node.kind == "Unbatch":
+            return False
+        if "Batch" in node.kind or any("Batch" in op and op.endswith(_DATASET) for op in node.ops):
+            return True
+    return False
 
 
 def stated_size(loader: Any) -> int | None:
@@ -145,15 +271,35 @@ def padded_share(dataset: Any, batch: Any) -> float | None:
     return filled / total if total else None
 
 
-def settings(dataset: Any) -> dict[str, bool]:
+def element(batch: Any, images: int) -> Made | None:
+    """Return one element of a batch of tf.data, on average; None for others.
+
+    Parameters
+    ----------
+    batch : tensor or nested structure of tensors
+    images : int
+        How many elements it holds.
+    """
+    tf = sys.modules.get("tensorflow")
+    parts = tf.nest.flatten(batch, expand_composites=True) if tf is not None else [batch]
+    arrays = [part for part in map(_array, parts) if part is not None]
+    if not arrays or len(arrays) < len(parts):
+        return None
+    texts = sum(sum(map(len, array.flat)) for array in arrays if array.dtype == object)
+    size = texts + sum(array.nbytes for array in arrays if array.dtype != object)
+    return Made(sum(array.size for array in arrays) / images, size / images)
+
+
+def settings(dataset: Any) -> dict[str, Any]:
     """Return the settings of a pipeline that a recording does not show; none for other loaders.
 
     Returns
     -------
-    dict of str to bool
-        ``unordered``, whether a map hands on what is ready first; ``to_device``, whether batches are copied to a device
-        ahead; and ``random``, whether its functions draw random numbers, which is left out where a function holds
-        more than TensorFlow can write down.
+    dict of str to bool, or str
+        ``unordered``, whether a map or an interleave hands on what is ready first; ``to_device``, whether batches are
+        copied to a device ahead; ``packed``, "sparse" or "ragged" where a batch is made of elements with such parts;
+        and ``random``, whether its functions draw random numbers, which is left out where a function holds more than
+        TensorFlow can write down.
     """
     if not structure.is_dataset(dataset):
         return {}
@@ -161,13 +307,31 @@ def settings(dataset: Any) -> dict[str, bool]:
 
     nodes = structure.nodes(dataset)
     found = {
-        "unordered": any(getattr(node.dataset, "_deterministic", "") == "false" for node in nodes),
+        "unordered": any(map(_unordered, nodes)),
         "to_device": any(node.kind == "CopyToDevice" for node in nodes),
+        "packed": next(filter(None, map(_packed, nodes)), None),
     }
     try:
         return {**found, "random": structure.draws(nodes)}
     except (ValueError, tf.errors.OpError):
         return found
+
+
+def _packed(node: structure.DatasetNode) -> str | None:
+    """Return "sparse" or "ragged" where a node makes batches of elements with such a part, packed one by one."""
+    import tensorflow as tf
+
+    if not node.kind.endswith("Batch") or not node.upstream:
+        return None
+    parts = tf.nest.flatten(node.upstream[0].dataset.element_spec)
+    kinds = {"sparse": tf.SparseTensorSpec, "ragged": tf.RaggedTensorSpec}
+    return next((word for word, kind in kinds.items() if any(isinstance(part, kind) for part in parts)), None)
+
+
+def _unordered(node: structure.DatasetNode) -> bool:
+    """Tell whether a node itself says that it hands on what is ready first; an interleave says so in its graph only."""
+    stated = getattr(node.dataset, "_deterministic", "")
+    return stated == "false" or (node.kind == "ParallelInterleave" and not node.ordered(True))
 
 
 def _is_image(dims: tuple[int | None, ...]) -> bool:
@@ -198,7 +362,7 @@ def _components(batch: Any) -> Iterator[Any]:
     if isinstance(batch, Mapping):
         for key in sorted(batch, key=str):
             yield from _components(batch[key])
-    elif isinstance(batch, list) and _are_values(batch):
+    elif isinstance(batch, list) and are_values(batch):
         yield np.array(batch, object if isinstance(batch[0], (str, bytes)) else None)
     elif isinstance(batch, (tuple, list)):
         for part in batch:
@@ -207,7 +371,8 @@ def _components(batch: Any) -> Iterator[Any]:
         yield batch
 
 
-def _are_values(parts: Any) -> bool:
+def are_values(parts: Any) -> bool:
+    """Tell whether a list holds nothing but texts, or nothing but numbers."""
     kinds = {type(part) for part in parts} if isinstance(parts, list) else ()
     return bool(kinds) and (kinds <= {str, bytes} or all(issubclass(kind, (int, float, np.generic)) for kind in kinds))
 
@@ -219,7 +384,7 @@ def _is_samples(batch: Any, counted: tuple[int | None, ...]) -> bool:
     if not isinstance(batch, (tuple, list)):
         return False
     whole = (
-        any(isinstance(part, (Mapping, tuple)) for part in batch) or all(map(_are_values, batch)) or _is_image(counted)
+        any(isinstance(part, (Mapping, tuple)) for part in batch) or all(map(are_values, batch)) or _is_image(counted)
     )
     return (isinstance(batch, list) and whole) or any(_is_samples(part, ()) for part in batch)
 
@@ -281,6 +446,7 @@ class Tally:
         self._batch_sizes: Counter[int] = Counter()
         # For each component, the dtypes and shapes per image that it had.
         self._kinds: list[Counter[tuple[str, tuple[int | None, ...]]]] = []
+        self._names: list[str] = []
         self._histogram: Counter[int] | None = Counter()
         self._found = _inspect(dataset)
 
@@ -297,6 +463,7 @@ class Tally:
         self._images += images
         self._batch_sizes[images] += 1
         self._kinds += [Counter() for _ in components[len(self._kinds) :]]
+        self._names = self._names or [name for name, part in structure.named(batch) if part is not None]
         labels = []
         for component, shape, kinds in zip(components, dims, self._kinds, strict=False):
             kinds[_dtype(component), shape[1:]] += 1
@@ -315,7 +482,7 @@ class Tally:
 
     def work(self) -> Delivered:
         """Return the tally."""
-        labels = None
+        labels, same = None, len(self._names) == len(self._kinds)
         if self._labelled and self._labelled == self._images:
             histogram = self._histogram and {f"{k:016x}": n for k, n in sorted(self._histogram.items())}
             labels = LabelSet(f"{self._label_sum:016x}", self._labelled, histogram)
@@ -325,14 +492,15 @@ class Tally:
             steps=self._steps,
             images=self._images,
             batch_sizes={str(n): c for n, c in sorted(self._batch_sizes.items())},
-            components=tuple(map(_component, self._kinds)),
+            # A list of values is one component, and then places are no names.
+            components=tuple(map(_component, self._kinds, self._names if same else [""] * len(self._kinds))),
             labels=labels,
             identity=" and ".join(known) or self._found.identity,
         )
 
 
-def _component(kinds: Counter[tuple[str, tuple[int | None, ...]]]) -> BatchPart:
-    """Describe a component by the dtypes and shapes that it had."""
+def _component(kinds: Counter[tuple[str, tuple[int | None, ...]]], name: str) -> BatchPart:
+    """Describe a component by its name, and by the dtypes and shapes that it had."""
     shapes: Counter[tuple[int | None, ...]] = Counter()
     for (_, dims), count in kinds.items():
         shapes[dims] += count
@@ -340,7 +508,7 @@ def _component(kinds: Counter[tuple[str, tuple[int | None, ...]]]) -> BatchPart:
     if len({len(dims) for dims in shapes}) == 1:
         shape = tuple(d[0] if len(set(d)) == 1 else None for d in zip(*shapes, strict=True))
     digest = f"{_hash64(repr(sorted(shapes.items(), key=repr)).encode()):016x}"
-    return BatchPart("/".join(sorted({dtype for dtype, _ in kinds})), shape, digest)
+    return BatchPart("/".join(sorted({dtype for dtype, _ in kinds})), shape, digest, name)
 
 
 #: Images of a batch, and points in each direction, that `sample` takes.
@@ -429,10 +597,7 @@ def _inspect(dataset: Any) -> Delivered:
     try:
         nodes = structure.nodes(dataset)
         kinds = " ".join(node.kind for node in nodes)
-        free = any(
-            getattr(node.dataset, "_deterministic", "") == "false" or getattr(node.dataset, "_num_parallel_reads", None)
-            for node in nodes
-        )
+        free = any(_unordered(node) or getattr(node.dataset, "_num_parallel_reads", None) for node in nodes)
         if free or any(word in kinds for word in _REORDERS) or dataset.options().deterministic is False:
             found = Delivered(order="varies")
         found = replace(found, selects=any(word in kinds for word in _SELECTS))

@@ -6,22 +6,24 @@ from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.iterators import AHEAD
 
 
-def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
-    """Return one sentence for each assumption that these costs and knobs rest on."""
+def assumptions(costs: Costs, knobs: Knobs, noun: str) -> list[str]:
+    """Return one sentence for each assumption that these costs and knobs rest on; `noun` is one thing of a batch."""
     whole = knobs.map_batches
     asleep = [name for name in ("open", "read", *costs.operations, "batch") if costs.asleep(name)]
+    alone = ", ".join([*asleep, "copy"])
+    gain = f"Each core after the first adds {100 * knobs.core_gain:.0f} % of the work of one core. "
     found = [
-        f"{knobs.cores} cores. {_gain(knobs.core_gain)}Threads at work share the cores equally; moving between cores "
-        "and other programs cost nothing.",
-        f"{_and([*asleep, 'copy', 'train'])} leave the cores alone; everything else is work on a core.",
-        "A cost does not depend on the other knobs, and one image tells nothing about the next.",
-        "An image that is slow in one map operation is slow in the others, if their values are sorted.",
+        f"{knobs.cores} cores. {gain * (knobs.core_gain < 1)}Threads at work share the cores equally; moving between "
+        "cores and other programs cost nothing.",
+        f"{alone[0].upper()}{alone[1:]} and train leave the cores alone; everything else is work on a core.",
+        f"A cost does not depend on the other knobs, and one {noun} tells nothing about the next.",
+        f"What is slow for one {noun} in one map operation is slow in the others, if their values are sorted.",
         "Copying to the accelerator and the train step take turns; both are costs per batch, whatever its size.",
         "The first batch costs what the others cost: nothing is traced, compiled or shuffled before it.",
     ]
     found.append(
-        f"{knobs.cycle_length} threads open and read, one image at a time each, and keep {AHEAD} ready; "
-        "images are spread over files evenly."
+        f"{knobs.cycle_length} threads open and read, one {noun} at a time each, and keep {AHEAD} ready; "
+        f"{noun}s are spread over files evenly."
         if knobs.cycle_length > 1
         else f"Opening and reading are done by the thread that {'makes batches' if whole else 'runs the map function'}."
     )
@@ -29,7 +31,7 @@ def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
         found.append("The map function gets whole batches; its costs are per batch, whatever its size.")
     if knobs.map_calls > 1:
         found.append(
-            f"{knobs.pool} threads run {knobs.map_calls} map calls at once; started calls and finished images "
+            f"{knobs.pool} threads run {knobs.map_calls} map calls at once; started calls and finished {noun}s "
             f"together are {knobs.map_calls} at most."
         )
     found.append(
@@ -39,7 +41,7 @@ def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
     )
     if knobs.cache_hit:
         found.append(
-            f"{knobs.cache_hit:.0%} of the images, drawn at random, are in memory as bytes: not opened and not read, "
+            f"{knobs.cache_hit:.0%} of the {noun}s, drawn at random, are in memory as bytes: not opened and not read, "
             "yet mapped; looking them up costs nothing."
         )
     if knobs.bandwidth_mb_s is not None:
@@ -53,15 +55,5 @@ def assumptions(costs: Costs, knobs: Knobs) -> list[str]:
             "exchanging gradients is part of the train step, and each has a link of its own."
         )
     if not knobs.deterministic:
-        found.append("Images that are ready overtake others, in the interleave and in the map.")
+        found.append(f"{noun.capitalize()}s that are ready overtake others, in the interleave and in the map.")
     return found
-
-
-def _gain(gain: float) -> str:
-    return f"Each core after the first adds {100 * gain:.0f} % of the work of one core. " if gain < 1 else ""
-
-
-def _and(words: list[str]) -> str:
-    *first, last = words
-    text = f"{', '.join(first)} and {last}" if first else last
-    return text[0].upper() + text[1:]

@@ -137,8 +137,6 @@ class Knobs:
         Of the storage, shared equally by the reads of one instant; None for no limit.
     image_kb : float
         Size of a file in kB (1000 bytes); matters with a bandwidth only.
-    accelerator_speed : float
-        The train step takes its cost divided by this.
     accelerators : int
         Consumers that share the pipeline and step together, each with a batch of its own.
     deterministic : bool
@@ -171,7 +169,6 @@ class Knobs:
     latency_ms: float = ranged(number, 0, _MOST_MS, 0.0)
     bandwidth_mb_s: float | None = ranged(number, 1e-3, 1e9, None, optional=True, other="or None for no limit")
     image_kb: float = ranged(number, 1e-3, 1e9, 100.0)
-    accelerator_speed: float = ranged(number, 1e-6, 1e6, 1.0)
     accelerators: int = ranged(whole, 1, 4096, 1)
     deterministic: bool = True
     map_batches: bool = False

@@ -54,7 +54,7 @@ class DrawnCosts:
         miss = places(0, images) >= knobs.cache_hit
         self.batch = [_work(kind("batch"), "batch", drawn(costs.batch, places(4, batches)))]
         self.copy_ns = drawn(costs.copy, places(5, batches))
-        self.train_ns = np.rint(drawn(costs.train, places(6, batches)) / knobs.accelerator_speed)
+        self.train_ns = drawn(costs.train, places(6, batches))
         latency = np.rint(knobs.latency_ms * 1e6) * miss
         opening = drawn(costs.open, places(1, images)) * miss
         if costs.asleep("open"):

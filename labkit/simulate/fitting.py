@@ -18,6 +18,7 @@ from labkit.timeline.intervals import union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Trace
+from labkit.timeline.wording import duration
 
 #: Operations below this share of the map are shown as one.
 _SMALL = 0.02
@@ -52,21 +53,20 @@ class _Recorded(NamedTuple):
     waits: np.ndarray  # length of each, ns
 
 
-def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
+def fit(trace: Trace) -> Model:
     """Take the costs and knobs out of one recorded run.
 
     Parameters
     ----------
     trace : Trace
         From `labkit.record`, or a modelled one.
-    core_gain : float
-        What each further core at work adds, see `Knobs`; a trace of one thread does not tell. The default was found
-        on two-core machines for decoding and augmenting photos.
 
     Returns
     -------
     Model
         Its knobs are those of the run as far as a trace tells: threads that worked at once, batches that ran ahead.
+        What each further core adds is `CORE_GAIN`, unless a modelled trace states it: a trace of one thread does not
+        tell.
 
     Raises
     ------
@@ -77,9 +77,9 @@ def fit(trace: Trace, *, core_gain: float = CORE_GAIN) -> Model:
         raise TypeError(f"trace is a {type(trace).__name__}; allowed: a Trace")
     timeline = Timeline(trace)
     if not timeline.steps or not timeline.images:
-        raise ValueError("the trace holds no train step or does not say how many images it trained on: nothing to fit")
+        raise ValueError("the trace holds no train step, or does not say on how many elements: nothing to fit")
     read = {name: trace.run.knobs[name] for name in ("core_gain", "accelerators") if name in trace.run.knobs}
-    stated, accelerator = Knobs(core_gain=core_gain).changed(**read), trace.run.accelerator
+    stated, accelerator = Knobs(core_gain=CORE_GAIN).changed(**read), trace.run.accelerator
     host = Knobs(cores=int(trace.run.host.cpus or 1), core_gain=stated.core_gain)
     own = _own_times(timeline, host)
     leaves = [node.rpartition("::")[2] for node in trace.run.graph]
@@ -199,13 +199,14 @@ def _costs(run: _Recorded) -> tuple[Costs, list[str]]:
         opening, reading = work + late * in_map, _spread_out(held, run.images) + late * (not in_map)
         extra, sleeps = extra - late, ("read",)
     if extra:
-        notes.append(f"tf.data's own work on an image and hand-overs between threads: {extra / 1e6:.3f} ms")
+        noun = run.timeline.run.noun
+        notes.append(f"tf.data's own work on one {noun} and hand-overs between threads: {duration(extra)}")
     shaped = {name: _shaped(ns, values.get(name)) for name, ns in per_image.items() if ns >= _SMALL * prepare}
     rest = sum(ns for ns in per_image.values() if ns < _SMALL * prepare)
     shaped |= {name: ns / 1e6 for name, ns in (("other", rest), (OVERHEAD, extra)) if ns}
     taking = _taking_ns(run)
     if taking:
-        notes.append(f"handing a batch to the consumer: {taking / 1e6:.2f} ms, counted as copy")
+        notes.append(f"handing a batch to the consumer: {duration(taking)}, counted as copy")
     costs = Costs(
         open=opening / 1e6,
         read=reading / 1e6,

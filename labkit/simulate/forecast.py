@@ -14,6 +14,7 @@ from labkit.simulate.costs import STAGES, Costs, Knobs
 from labkit.simulate.simulated_trace import simulated
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
+from labkit.timeline.wording import duration
 
 _STEPS = 24
 
@@ -44,7 +45,7 @@ class Forecast:
     def __str__(self) -> str:
         """Return the figures on one line."""
         return (
-            f"predicted: step {self.step_ms:.1f} ms, {self.images_per_s:,.0f} {self.noun}s/s, "
+            f"predicted: step {duration(1e6 * self.step_ms)}, {self.images_per_s:,.0f} {self.noun}s/s, "
             f"accelerator busy {self.busy:.0%}, limited by {self.limit}"
         )
 
@@ -131,7 +132,7 @@ class Model:
         knobs = ", ".join(f"{name} {value}" for name, value in vars(self.knobs).items())
         lines = [f"{title}: what follows is modelled, not measured", f"  {self.costs}", f"  knobs: {knobs}"]
         lines += [f"  found: {note}" for note in self.notes]
-        lines += ["  assumed:", *(f"    - {text}" for text in assumptions(self.costs, self.knobs))]
+        lines += ["  assumed:", *(f"    - {text}" for text in assumptions(self.costs, self.knobs, self.noun))]
         return "\n".join(lines)
 
     __repr__ = __str__
@@ -182,7 +183,7 @@ def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
     inline = prepare if apart or knobs.map_batches else fetch + prepare
     if knobs.map_batches and not apart:  # the thread that makes batches opens and reads
         batch += fetch
-    step = mean["copy"] + mean["train"] / knobs.accelerator_speed
+    step = mean["copy"] + mean["train"]
 
     def rate(many: float, ms: float) -> float:
         return many * 1e3 / ms if ms > 0 else float("inf")

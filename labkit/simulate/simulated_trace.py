@@ -87,7 +87,7 @@ class SpanTable:
 def category(name: str) -> str:
     """Return the category of a stage or of a map operation, by its name, as the recorder does."""
     lower = name.lower()
-    if lower == "open" or lower.startswith("read"):
+    if lower == "open" or lower.startswith(("read", "fetch")):
         return "read"
     if lower == OVERHEAD:
         return "iterator"
@@ -114,7 +114,7 @@ def simulated(
     table.add(*zip(*run.asked, strict=True), maker, f"Iterator::{nodes['element']}", "iterator")
     table.work(run, draws.mapped)
     several = f", {knobs.accelerators} in step" if knobs.accelerators > 1 else ""
-    step = f"{costs.mean_ms['train'] / knobs.accelerator_speed:.3g} ms per step of {knobs.batch_size} {noun}s{several}"
+    step = f"{costs.mean_ms['train']:.3g} ms per step of {knobs.batch_size} {noun}s{several}"
     described = f"modelled {labels['name']}: {step} (source: {labels['source']})"
     return table.trace(
         (round(run.taken[warmup][1]), round(run.taken[-1][-1])),
@@ -133,7 +133,7 @@ def simulated(
         knobs=asdict(knobs),
         sleeps=costs.sleeps,
         seed=seed,
-        assumptions=assumptions(costs, knobs),
+        assumptions=assumptions(costs, knobs, noun),
     )
 
 

@@ -14,10 +14,13 @@ import mmap
 import os
 import zlib
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
 import numpy as np
+
+from labkit.sources.message_classes import message_classes
 
 #: Bytes of a record before its payload, and bytes around it on both sides.
 HEAD, AROUND = 12, 16
@@ -29,6 +32,15 @@ _MASK = 0xA282EAD8
 _DEFLATE_LIMIT = 1032
 #: Which header zlib is to expect: GZIP's or its own.
 _HEADERS = {"GZIP": 31, "ZLIB": 15}
+#: A ``tf.Example`` (tensorflow/core/example/example.proto and feature.proto): a map is a list of entries.
+_EXAMPLE = {
+    "BytesList": {"value": (1, "bytes*")},
+    "Int64List": {"value": (1, "int64*")},
+    "Feature": {"bytes_list": (1, "BytesList"), "int64_list": (3, "Int64List")},
+    "Entry": {"key": (1, "string"), "value": (2, "Feature")},
+    "Features": {"feature": (1, "Entry*")},
+    "Example": {"features": (1, "Features")},
+}
 
 
 class Record(NamedTuple):
@@ -69,30 +81,20 @@ def example(features: Mapping[str, int | bytes]) -> bytes:
     """Return a serialized ``tf.Example`` of whole numbers and bytes, one value a feature, sorted by name.
 
     The same bytes as ``tf.train.Example(...).SerializeToString(deterministic=True)``, without TensorFlow.
-    Source of the field numbers: tensorflow/core/example/feature.proto.
     """
-    entries = []
+    message = example_class()()
+    message.features.SetInParent()
     for name in sorted(features):
-        value = features[name]
-        if isinstance(value, bytes):
-            feature = _field(1, _field(1, value))  # BytesList
-        else:
-            feature = _field(3, _field(1, varint(value % 2**64)))  # Int64List
-        entries.append(_field(1, _field(1, name.encode()) + _field(2, feature)))
-    return _field(1, b"".join(entries))
+        value = message.features.feature.add(key=name).value
+        one = value.bytes_list if isinstance(features[name], bytes) else value.int64_list
+        one.value.append(features[name])
+    return message.SerializeToString()
 
 
-def _field(number: int, content: bytes) -> bytes:
-    return bytes([number << 3 | 2]) + varint(len(content)) + content
-
-
-def varint(value: int) -> bytes:
-    """Return a number in groups of seven bits, the lowest first."""
-    groups = bytearray()
-    while value > 127:
-        groups.append(value & 127 | 128)
-        value >>= 7
-    return bytes([*groups, value])
+@lru_cache(maxsize=1)
+def example_class() -> Any:
+    """Return protobuf's class for a ``tf.Example``; its lists of floats are kept as they are."""
+    return message_classes(_EXAMPLE, "proto3")["Example"]
 
 
 def scan(path: str | os.PathLike[str], compression: str = "") -> Iterator[Record]:
@@ -206,7 +208,8 @@ class _Deflated:
             # At most so much at once, that a small file cannot fill the memory.
             self._kept += self._unpack.decompress(packed, 1 << 22)
         except zlib.error as error:
-            self._ended, self.broken = True, f"the compressed stream is damaged ({_cause(error)})"
+            # zlib's own words: "Error -3 while decompressing data: invalid block type" without the number.
+            self._ended, self.broken = True, f"the compressed stream is damaged ({str(error).rpartition(': ')[2]})"
             self._up_to_the_damage(before, packed)
             return
         self._rest = self._unpack.unconsumed_tail
@@ -223,8 +226,3 @@ class _Deflated:
         with contextlib.suppress(zlib.error):
             for place in range(len(packed)):
                 self._kept += unpack.decompress(packed[place : place + 1])
-
-
-def _cause(error: zlib.error) -> str:
-    """Return zlib's own words: ``Error -3 while decompressing data: invalid block type`` without the number."""
-    return str(error).rpartition(": ")[2]

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+import struct
+import zlib
 from pathlib import Path
 from typing import BinaryIO
 
-from labkit.common.file_formats import other_format
+from labkit.common.file_formats import PHOTOS, other_format, photo_format
 from labkit.sources.photo_files import PhotoFile, bar, generator
 
 #: Files and folders that operating systems and tools leave; names with a leading dot are ignored, too.
@@ -25,12 +27,20 @@ _HEADER = {*range(0xC0, 0xD0), *range(_SCAN, 0xF0), 0xFE} - {0xC8}
 _BARE = {0x00, 0x01, *range(0xD0, 0xD8)}
 
 
-def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[PhotoFile]]:
-    """Return the classes (names of the folders, sorted), and the photos, one of each class in turn.
+#: How a PNG file ends: a chunk of no bytes, its name, and its checksum.
+_PNG_END = b"IEND\xaeB`\x82"
+
+
+def scan(
+    folder: Path, skip_bad: bool = False, progress: bool = True
+) -> tuple[tuple[str, ...], list[PhotoFile], str | None]:
+    """Return the classes (names of the folders, sorted), the photos, one of each class in turn, and what is left out.
 
     Parameters
     ----------
     folder : Path
+    skip_bad : bool
+        Leave out what is no photo, and say so in a sentence, which is None where nothing is left out.
     progress : bool
         Show a bar where it takes long.
 
@@ -39,25 +49,25 @@ def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[Pho
     FileNotFoundError, NotADirectoryError
         If the folder is missing or is a file.
     ValueError
-        If it holds no class folder, a class folder holds no photo, or files are not whole JPEGs: all are named.
+        If it holds no class folder, a class folder holds no photo, or files are no whole photos: all are named.
     """
     mode = _mode(folder)
     if not mode:
         raise FileNotFoundError(f"there is no folder {folder}; photos.load() without a name gives the lab's own photos")
     if not stat.S_ISDIR(mode):
-        raise NotADirectoryError(f"{folder} is a file; name the folder that holds one folder of JPEGs per class")
+        raise NotADirectoryError(f"{folder} is a file; name the folder that holds one folder of photos per class")
     inside = _visible(folder)
     modes = {path: _mode(path) for path in inside}
     classes = [path for path, mode in modes.items() if stat.S_ISDIR(mode)]
     bad = []
     for path, mode in modes.items():
-        with contextlib.suppress(OSError):  # beside the classes, only a JPEG is in the wrong place
-            if stat.S_ISREG(mode) and path.open("rb").read(3) == b"\xff\xd8\xff":
+        with contextlib.suppress(OSError):  # beside the classes, only a photo is in the wrong place
+            if stat.S_ISREG(mode) and photo_format(path.open("rb").read(8)):
                 bad.append(
-                    f"{shown(path)} lies outside a class: put each JPEG into one folder per class inside {folder}"
+                    f"{shown(path)} lies outside a class: put each photo into one folder per class inside {folder}"
                 )
     if not classes and not bad:
-        state = "holds no folder of JPEGs" if inside else "is empty"
+        state = "holds no folder of photos" if inside else "is empty"
         raise ValueError(
             f"{folder} {state}: put each class into a folder of its own, {folder.name}/<class>/<photo>.jpg"
         )
@@ -66,7 +76,7 @@ def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[Pho
         for label, place in enumerate(classes):
             files = _visible(place)
             if not files:
-                raise ValueError(f"{shown(place)} is empty: a class needs at least one JPEG")
+                raise ValueError(f"{shown(place)} is empty: a class needs at least one photo, JPEG or PNG")
             whole = []
             for path in files:
                 try:
@@ -74,15 +84,19 @@ def scan(folder: Path, progress: bool = True) -> tuple[tuple[str, ...], list[Pho
                 except ValueError as error:
                     bad.append(str(error))
                 looked.update()
+            if skip_bad and not whole:
+                raise ValueError(f"{shown(place)} holds no whole photo, and a class needs at least one: {bad[-1]}")
             for rank, (path, size) in enumerate(whole):
                 held_out = rank % generator.HELD_OUT_EVERY == generator.HELD_OUT_EVERY - 1
                 rows.append(PhotoFile(path, label, rank, size, held_out))
-    if bad:
+    if bad and not skip_bad:
         more = [f"and {len(bad) - _SHOWN:,} more"] if len(bad) > _SHOWN else []
-        many = "\n  ".join([f"{len(bad):,} files are not photos:", *bad[:_SHOWN], *more])
-        raise ValueError(bad[0] if len(bad) == 1 else many)
+        without = "photos.load(…, skip_bad=True) goes on without"
+        many = "\n  ".join([f"{len(bad):,} files are not photos ({without} them):", *bad[:_SHOWN], *more])
+        raise ValueError(f"{bad[0]}; {without} it" if len(bad) == 1 else many)
     rows.sort(key=lambda row: (row.rank, row.label))
-    return tuple(place.name for place in classes), rows
+    left_out = f"left out, as no photos ({len(bad):,} in all): {bad[0]}" if bad else None
+    return tuple(place.name for place in classes), rows, left_out
 
 
 def shown(path: Path) -> str:
@@ -109,7 +123,7 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def _checked(path: Path, folder: Path) -> int:
-    """Return the size of a JPEG file in bytes."""
+    """Return the size of a photo's file in bytes."""
     try:
         str(path).encode()
     except UnicodeEncodeError:
@@ -134,16 +148,32 @@ def _size(file: BinaryIO, name: str) -> int:
     size, start = os.fstat(file.fileno()).st_size, file.read(16)
     if not size:
         raise ValueError(f"{name} is an empty file")
-    if not start.startswith(b"\xff\xd8\xff"):
+    kind = photo_format(start)
+    if kind is None:
         other = other_format(start)
-        kind = f"a {' '.join(other)}" if other else f"something else (it starts with {start[:8]!r})"
-        raise ValueError(f"{name} is not a JPEG file but {kind}: convert it or take it away")
-    data = _data(file, name)
+        found = f"a {' '.join(other)}" if other else f"something else (it starts with {start[:8]!r})"
+        raise ValueError(f"{name} is not a JPEG or PNG file but {found}: convert it or take it away")
+    data, end = (_data(file, name), b"\xff\xd9") if kind == "JPEG" else (_png_data(file, name), _PNG_END)
     for begin in (max(data, size - 64), data):  # a camera may have written more behind the end marker
         file.seek(begin)
-        if b"\xff\xd9" in file.read():
+        if end in file.read():
             return size
     raise ValueError(f"{name} is cut short: it has no end-of-image marker")
+
+
+def _png_data(file: BinaryIO, name: str) -> int:
+    """Return the byte behind the header of a PNG file (PNG specification, 5.6 and 11.2.1), which must be whole."""
+    file.seek(len(PHOTOS["PNG"]))
+    header = file.read(25)  # length, "IHDR", 13 bytes, checksum
+    if len(header) < 25:
+        raise ValueError(f"{name} is cut short: it ends inside its header, before an end-of-image marker")
+    if header[4:8] != b"IHDR" or struct.unpack(">I", header[21:])[0] != zlib.crc32(header[4:21]):
+        raise ValueError(f"{name} is a damaged PNG file: its header does not agree with its checksum")
+    if header[16:18] == b"\x10\0":
+        raise ValueError(
+            f"{name} is a grey PNG of 16 bits, which libraries turn into 8 bits each in its own way: store it with 8"
+        )
+    return file.tell()
 
 
 def _data(file: BinaryIO, name: str) -> int:

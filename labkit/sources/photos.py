@@ -27,7 +27,7 @@ _NAME = generator.NAME
 
 @dataclass(frozen=True, eq=False)
 class Photos:
-    """Labelled JPEG files, in an order in which every stretch holds all classes.
+    """Labelled JPEG or PNG files, in an order in which every stretch holds all classes.
 
     Parameters
     ----------
@@ -147,19 +147,25 @@ def load(
     *,
     scale: str | None = None,
     home: str | os.PathLike[str] | None = None,
+    skip_bad: bool = False,
     progress: bool = True,
 ) -> Photos:
     """Return photos to read; the lab's own are made first where they are missing.
 
+    After it ``tfds.load("lab_photos")`` reads the lab's own in this process, and packs them first if nobody has.
+
     Parameters
     ----------
     source : str or path
-        ``"lab_photos"``; a folder with one folder of JPEGs per class; or the name of a TFDS set
-        that is prepared on this disk (in `home`, TFDS_DATA_DIR or ``~/tensorflow_datasets``).
+        ``"lab_photos"``; a folder with one folder of JPEG or PNG files per class, all of which
+        ``tf.io.decode_jpeg(data, channels=3)`` decodes; or the name of a TFDS set that is prepared on this disk (in
+        `home`, TFDS_DATA_DIR or ``~/tensorflow_datasets``).
     scale : str, optional
         For the lab's own: ``tiny`` 160, ``small`` 1,280 or ``full`` 12,800 photos; else LABKIT_SCALE, else small.
     home : path, optional
         Instead of `labkit.photos.home`.
+    skip_bad : bool
+        Leave out the files of a folder that are no whole photos, as `Photos.note` then says; else they are an error.
     progress : bool
         Show a bar while photos are made or checked; LABKIT_FAST silences it too.
 
@@ -168,7 +174,7 @@ def load(
     TypeError
         If `source` is no text and no path.
     ValueError
-        For an unknown scale or set, an empty folder, or files that are not whole JPEGs: a sentence that names them all.
+        For an unknown scale or set, an empty folder, or files that are no whole photos: a sentence that names them all.
     FileNotFoundError, NotADirectoryError
         If a folder is missing, or is a file.
     OSError
@@ -179,11 +185,13 @@ def load(
         raise kind(f"source is {source!r}; allowed: {_NAME!r}, a folder, or the name of a TFDS set prepared here")
     place = _home(home)
     if source == _NAME:
-        return _own(place, _scale(scale), progress, thorough=False)
+        found = _own(place, _scale(scale), progress, thorough=False)
+        tfds_sets.offer(place, _scale(scale))
+        return found
     if isinstance(source, str) and not expanded("source", source).exists() and tfds_sets.looks_like_name(source):
         return _tfds(source, place, progress)
     folder = expanded("source", source)
-    return _photos(folder.resolve().name, *photo_folder.scan(folder, progress))
+    return _photos(folder.resolve().name, *photo_folder.scan(folder, skip_bad, progress))
 
 
 def prepare(scale: str | None = None, home: str | os.PathLike[str] | None = None, progress: bool = True) -> Photos:

@@ -159,31 +159,6 @@ class Storage:
         stream = opened.flat_map(lambda name: tf.data.TFRecordDataset(name, compression))
         return self._in_caller(stream, lambda record: (0, tf.strings.length(record)))
 
-    def cached(self, dataset: Any, folder: str | os.PathLike[str]) -> Any:
-        """Write the pixels of a dataset once, and return a dataset that reads them back as this device would.
-
-        It stands in for ``dataset.cache(file)`` on a device that is modelled.
-
-        Parameters
-        ----------
-        dataset : tf.data.Dataset of (image, label)
-            It ends; labels are numbers.
-        folder : path
-            It exists; one file for each image is written there.
-        """
-        import tensorflow as tf
-
-        spec, paths, labels = dataset.element_spec[0], [], []
-        for image, label in dataset:
-            paths.append(os.path.join(os.fspath(folder), f"{len(paths)}.{spec.dtype.name}.tensor"))
-            tf.io.write_file(paths[-1], tf.io.serialize_tensor(image))
-            labels.append(label.numpy())
-
-        def back(path: Any, label: Any) -> Any:
-            return tf.ensure_shape(tf.io.parse_tensor(self.read(path), spec.dtype), spec.shape), label
-
-        return tf.data.Dataset.from_tensor_slices((paths, np.array(labels))).map(back)
-
     def _in_caller(self, dataset: Any, costs: Any) -> Any:
         """Return strings as they are, each after a wait that ``costs(string)`` -> (latency ms, bytes) makes."""
         import tensorflow as tf

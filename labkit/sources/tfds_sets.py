@@ -14,13 +14,17 @@ import json
 import os
 import re
 import shutil
+import sys
 import tempfile
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 from labkit.common import shipped
+from labkit.common.file_formats import photo_format
 from labkit.common.files import write_aside
+from labkit.common.hooks import AfterImport
 from labkit.common.quiet import muted
 from labkit.sources import framing, photo_files
 from labkit.sources.photo_files import PhotoFile, generator
@@ -34,7 +38,7 @@ def problem() -> str | None:
     except ModuleNotFoundError as error:
         reason = f"cannot be imported (no module {error.name})"
         if error.name == "tensorflow_datasets":
-            reason = "is not installed (pip install 'labkit[tfds]')"
+            reason = "is not installed (pip install tensorflow-datasets importlib_resources)"
     except Exception as error:
         reason = f"cannot be imported ({(str(error).strip() or type(error).__name__).splitlines()[0]})"
     else:
@@ -123,6 +127,61 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
         name_default(home, scale)
 
 
+def offer(home: Path, scale: str) -> None:
+    """Let ``tfds.load("lab_photos")`` find the photos of `home`; where they are not packed yet, it packs them first.
+
+    If tensorflow-datasets is imported later, it is told then: to import it takes seconds, and most readers never do.
+    """
+    if "tensorflow_datasets" in sys.modules:
+        if problem() is None:
+            _register(home, scale)
+        return
+    _waiting[:] = [(home, scale)]
+    if _after_import not in sys.meta_path:
+        sys.meta_path.insert(0, _after_import)
+
+
+def _imported(tfds: Any) -> None:
+    """Tell tensorflow-datasets, which was imported just now, where the photos are, if it works here."""
+    if hasattr(tfds, "load"):
+        _register(*_waiting[0])
+
+
+#: Where the photos are, and their scale, of which tensorflow-datasets is told when somebody imports it.
+_waiting: list[tuple[Path, str]] = []
+_after_import = AfterImport("tensorflow_datasets".__eq__, _imported)
+
+
+def _register(home: Path, scale: str) -> None:
+    """Tell tensorflow-datasets, which is imported, where the photos are."""
+    import tensorflow_datasets as tfds
+
+    tfds.core.add_data_dir(str(home))
+    if is_built(home, scale) or generator.NAME in tfds.core.registered.list_imported_builders():
+        return
+    with tfds.core.registered.skip_registration():
+        builders = shipped.module("data/lab_photos", "lab_photos_dataset_builder")
+
+    class PhotosBuilder(builders.Builder):
+        """Packs the photos of `home`, beside them."""
+
+        name, __module__ = generator.NAME, builders.__name__
+        DEFAULT_BUILDER_CONFIG_NAME, files = scale, photo_files.folder(home)
+
+        def __init__(self, *, data_dir: str | None = None, **rest: Any) -> None:
+            super().__init__(data_dir=data_dir or str(home), **rest)
+
+        def is_prepared(self) -> bool:
+            """Tell whether they are packed; TFDS would log a warning, which notebooks show in red, if not."""
+            return (Path(self.data_dir) / "dataset_info.json").is_file()
+
+        def download_and_prepare(self, **how: Any) -> None:
+            """Pack the photos, without the words of TFDS that it downloads: it does not."""
+            tfds.disable_progress_bar()
+            with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory() as unused:
+                super().download_and_prepare(**{"download_dir": unused, **how})
+
+
 def name_default(home: Path, scale: str) -> None:
     """Let ``tfds.load("lab_photos")`` find what there is where the default scale is not built."""
     note = home / generator.NAME / ".config" / "metadata.json"
@@ -173,7 +232,7 @@ def _default_config(root: Path, configs: list[str]) -> str | None:
 
 
 def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tuple[str, ...], list[PhotoFile]]:
-    """Write the JPEGs of a prepared TFDS set to files, once and unchanged; return its classes and photos.
+    """Write the JPEG or PNG files of a prepared TFDS set to files, once and unchanged; return its classes and photos.
 
     The splits ``train`` and ``validation`` (else ``test``) are taken; the latter is held out. Files go
     to ``<home>/tfds_files/<name>``, written aside and renamed; a second call writes what is missing.
@@ -181,7 +240,7 @@ def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tup
     Raises
     ------
     ValueError
-        If the set has no photos, no classes, or photos that are not JPEG files.
+        If the set has no photos, no classes, or photos that are neither JPEG nor PNG files.
     """
     import tensorflow_datasets as tfds
 
@@ -190,9 +249,8 @@ def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tup
     image = next((k for k, f in features.items() if isinstance(f, tfds.features.Image)), None)
     label = next((k for k, f in features.items() if isinstance(f, tfds.features.ClassLabel)), None)
     if image is None or label is None:
-        raise ValueError(
-            f"the TFDS set {source!r} has no {'image' if image is None else 'class label'} in its features"
-        )
+        missing = "image" if image is None else "class label"
+        raise ValueError(f"the TFDS set {source!r} has no {missing} in its features")
     classes = tuple(features[label].names)
     splits = [s for s in ("train", "validation") if s in builder.info.splits]
     if "validation" not in splits and "test" in builder.info.splits:
@@ -213,15 +271,16 @@ def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tup
                     decoders = {image: tfds.decode.SkipDecoding()}
                     examples = builder.as_dataset(split=split, decoders=decoders, shuffle_files=False)
                     for number, example in enumerate(examples.as_numpy_iterator()):
-                        name = f"{split}/{int(example[label]):04d}/{number:07d}.jpg"
+                        photo = example[image]
+                        suffix = "png" if photo_format(photo) == "PNG" else "jpg"
+                        name = f"{split}/{int(example[label]):04d}/{number:07d}.{suffix}"
                         if place / name not in skip:
-                            jpeg = example[image]
-                            if not jpeg.startswith(b"\xff\xd8\xff"):
+                            if photo_format(photo) is None:
                                 what = f"{source!r} {split} photo {number}"
-                                wrong = f"is not a JPEG file (it starts with {jpeg[:4]!r})"
-                                raise ValueError(f"{what} {wrong}; the lab reads JPEG photos only")
-                            write_aside(place / name, jpeg)
-                            add(name, len(jpeg), hashlib.sha256(jpeg).hexdigest())
+                                wrong = f"is neither a JPEG nor a PNG file (it starts with {photo[:4]!r})"
+                                raise ValueError(f"{what} {wrong}; the lab reads no others")
+                            write_aside(place / name, photo)
+                            add(name, len(photo), hashlib.sha256(photo).hexdigest())
                         shown.update()
         except OSError as error:
             raise photo_files.explained(error, place) from error

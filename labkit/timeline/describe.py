@@ -6,12 +6,14 @@ import textwrap
 
 from labkit.common import other_programs
 from labkit.common.table import Table
-from labkit.timeline.heading import heading
+from labkit.timeline.causes import per_gap
+from labkit.timeline.heading import first_line, remarks
 from labkit.timeline.lanes import WORK, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.wording import duration, elide, percent
 
-_WIDTH = 100
+#: Characters of a line: as many as JupyterLab shows in a window of 900 pixels.
+_WIDTH = 88
 _LINES, _LANES = 30, 6
 _GAPS = 3
 _THREADS = 4
@@ -24,8 +26,8 @@ def provenance(run: Run) -> str:
     where = f" on {run.host.cpus} cores" if run.host.cpus and run.origin == "measured" else ""
     storage = f" · {run.storage} storage" if run.storage else ""
     kind, name = run.accelerator.kind, run.accelerator.name
-    words = (kind, "accelerator", name) if kind or name else ("accelerator not stated",)
-    return f"{run.origin}{where} · {' '.join(filter(None, words))}{storage}"
+    words = (kind, "accelerator", name) if kind or name else () if run.of_cycles else ("accelerator not stated",)
+    return " · ".join(filter(None, (f"{run.origin}{where}", " ".join(filter(None, words)) + storage)))
 
 
 def longest_work(lane: Lane) -> list[tuple[str, int]]:
@@ -34,11 +36,15 @@ def longest_work(lane: Lane) -> list[tuple[str, int]]:
     return sorted(work, key=lambda item: -item[1])[:4]
 
 
-def lane_note(lane: Lane) -> str:
-    """Return what a lane worked on most, in percent of the window; "" for a lane that is one thing only."""
+def lane_note(lane: Lane, room: int) -> str:
+    """Return what a lane worked on most, in percent of the window, as much of it as `room` characters hold.
+
+    It is "" for a lane that is one thing only.
+    """
     if lane.kind not in ("pipeline", "host") or not lane.window_ns:
         return ""
-    return ", ".join(f"{category} {percent(own / lane.window_ns)}" for category, own in longest_work(lane))
+    parts = [f"{category} {percent(own / lane.window_ns)}" for category, own in longest_work(lane)]
+    return next(note for k in range(len(parts), -1, -1) if len(note := ", ".join(parts[:k])) <= room)
 
 
 def thread_note(run: Run) -> str:
@@ -62,9 +68,11 @@ class Described:
     @property
     def figures(self) -> str:
         """The figures of the run on one line."""
+        if self.run.summary:
+            return self.run.summary
         parts = [f"accelerator busy {percent(self.busy)}"]
         if self.steps:
-            parts.append(f"step time {self.step_ms:,.1f} ms")
+            parts.append(f"step time {duration(1e6 * self.step_ms)}")
         if self.images_per_s:
             parts.append(f"{self.images_per_s:,.1f} {self.run.noun}s/s")
         count = len(self.gaps)
@@ -73,7 +81,8 @@ class Described:
     def __str__(self) -> str:
         """Return everything that a picture shows as at most 30 lines of text.
 
-        It begins with how busy the accelerator was and what it waited for, and with what to change.
+        It begins with how busy the accelerator was and what it waited for, and with what to change; the rest follows
+        after a blank line.
         """
         run, lines = self.run, []
 
@@ -82,10 +91,13 @@ class Described:
             text = f"  {label:<17} {text}"
             lines.append(textwrap.fill(text, _WIDTH, subsequent_indent=" " * 20, break_long_words=False))
 
-        first = f"Timeline{f' of {run.name!r}' if run.name else ''}: {heading(self)}"
+        first = f"Timeline{f' of {run.name!r}' if run.name else ''}: {first_line(self)}"
         lines.append(textwrap.fill(first, _WIDTH, subsequent_indent=" " * 20, break_long_words=False))
+        if run.of_cycles:
+            return "\n".join([*lines, *_lanes(self.lanes, _LINES)])
         if self.steps and self.span_ns and self.explain:
             row("what to change", self.stalls.advice)
+        lines.append("")
         row("run", provenance(run))
         if run.accelerator.describe:
             row("accelerator", run.accelerator.describe)
@@ -93,7 +105,7 @@ class Described:
             row("loader", str(run.loader))
         if run.loader and run.tree:
             tree, images = run.tree, run.job.images if run.job else run.images
-            each = f"{1e3 * tree.cpu_s / images:,.2f} ms of the processor per {run.noun}, " if images else ""
+            each = f"{duration(1e9 * tree.cpu_s / images)} of the processor per {run.noun}, " if images else ""
             row("processes", f"{tree.processes:,} in all: {each}{tree.memory_mb:,.0f} MB of memory")
         steps = f"{self.steps} step{'' if self.steps == 1 else 's'}"
         images = f", {self.images:,} {run.noun}s: {self.images_per_s:,.1f} {run.noun}s/s" if self.images_per_s else ""
@@ -101,10 +113,18 @@ class Described:
         if not any(len(lane) for lane in self.lanes):
             return "\n".join([*lines, "no spans: nothing was recorded in the window"])
         row("accelerator busy", f"{percent(self.busy)}, idle for {duration(self.idle_ns)}")
+        if words := remarks(run):
+            row("recording", words)
         if self.steps:
             wait, train = self.parts_ms
-            parts = f"wait for a batch {wait:,.1f} ms, train step {train:,.1f} ms (means)"
-            row("step time", f"{self.step_ms:,.1f} ms: {parts}")
+            wait, train, step = (duration(1e6 * ms) for ms in (wait, train, self.step_ms))
+            waits = f"wait for a batch {wait}, " if self.timed else ""
+            row("step time", f"{step}: {waits}train step {train} (means)")
+        if self.headroom:
+            row("with free data", f"{self.headroom}, interval of 95 %")
+        if count := len(self.validations.start):
+            took, noun = duration(self.validations.total_ns), "validation" if count == 1 else "validations"
+            row(noun, f"{count} in the window, {took} together: no part of a step, nor of {run.noun}s/s")
         if (others := run.host.others) is not None and others >= _OTHERS:
             queued = run.processor.queued_ns if run.processor else None
             ready = "" if queued is None else f"; ready threads of this process waited {queued / 1e6:,.0f} ms for one"
@@ -115,28 +135,28 @@ class Described:
         gaps = self.gaps.largest(_GAPS)
         more = f" (of {len(self.gaps):,})" if len(self.gaps) > len(gaps) else ""
         row("largest gaps", (" · ".join(map(str, gaps)) or "none") + more)
-        if self.steps and self.span_ns and self.explain:
+        if self.steps and self.span_ns and self.explain and self.timed:
             stalls, split = self.stalls, self.split
             fetch, prep = percent(split.fetch_stall), percent(split.prep_stall)
             row("stalls", f"fetch stall {fetch}, prep stall {prep}: what each adds to the run")
             shares = sorted(stalls.shares.items(), key=lambda item: -item[1])
-            parts = " · ".join(f"{cause} {percent(share)}" for cause, share in shares if share)
+            parts = " · ".join(f"{per_gap.word(cause)} {percent(share)}" for cause, share in shares if share)
             row("gaps wait for", f"{parts or 'nothing'} of the window")
             if stalls.cause:
                 op = f": {stalls.blame}, {percent(stalls.blamed_share)} of the window" if stalls.blame else ""
                 effort = self.efforts.get(stalls.blame or "")
                 known = {True: "; it computes", False: "; it waits for something else", None: ""}
                 during = f"; meanwhile {stalls.during}" if stalls.during else ""
-                row("to blame", f"{stalls.cause}{op}{known[effort.computes] if effort else ''}{during}")
+                row("to blame", f"{per_gap.word(stalls.cause)}{op}{known[effort.computes] if effort else ''}{during}")
         if self.span_ns:
             words = {"both": "both", "pipeline": "only the pipeline", "accelerator": "only the accelerator"}
             works = self.overlap_ns.items()
             row("who works", " · ".join(f"{words.get(part, part)} {percent(ns / self.span_ns)}" for part, ns in works))
         work = [(category, ns) for category, ns in self.work_ns.items() if ns]
         if work:
-            label, unit = (f"per {run.noun}", self.images * 1e6) if self.images else ("thread time", 1e6)
-            parts = " · ".join(f"{category} {ns / unit:,.2f}" for category, ns in work)
-            row(label, f"{parts} · together {sum(ns for _, ns in work) / unit:,.2f} ms of thread time")
+            label, many = (f"per {run.noun}", self.images) if self.images else ("thread time", 1)
+            parts = " · ".join(f"{category} {duration(ns / many)}" for category, ns in work)
+            row(label, f"{parts} · together {duration(sum(ns for _, ns in work) / many)} of thread time")
         text = "\n".join(lines)
         return "\n".join([text, *_lanes(self.lanes, _LINES - text.count("\n") - 3)])
 
@@ -146,12 +166,13 @@ class Described:
 def _lanes(lanes: tuple[Lane, ...], room: int) -> list[str]:
     """Return one line per lane, as many as there is room for; the threads beyond become one line."""
     shown, rest = lanes[: max(room, _LANES)], lanes[max(room, _LANES) :]
-    rows = [(_short(lane.name), f"{percent(lane.share):>7}", lane_note(lane)) for lane in shown]
-    lines = Table((), rows, caption="  busy share of each lane", indent="    ").lines()
+    room = _WIDTH - 4 - max((len(_short(lane.name)) for lane in shown), default=0) - 2 - 7 - 2
+    rows = [(_short(lane.name), f"{percent(lane.share):>7}", lane_note(lane, room)) for lane in shown]
+    lines = Table((), rows, caption="  share of the window in which each lane is open", indent="    ").lines()
     if rest:
         shares = [lane.share for lane in rest]
         noun = "lane" if len(rest) == 1 else "lanes"
-        lines.append(f"    {len(rest)} more {noun}, {percent(min(shares))} to {percent(max(shares))} busy")
+        lines.append(f"    {len(rest)} more {noun}, {percent(min(shares))} to {percent(max(shares))} open")
     return lines
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from labkit.advice.rule import HANDING_OVER, NO_STEPS, NOTHING, SEVERAL, UNSEEN
+from labkit.advice.rule import HANDING_OVER, NO_STEPS, NOTHING, SEVERAL, TURNS, UNSEEN
 from labkit.common import other_programs
-from labkit.timeline.causes.stalls import nobody
 from labkit.timeline.wording import NETWORK, PYTHON_OPS, percent
 
 if TYPE_CHECKING:
+    from labkit.timeline.run import Run
     from labkit.timeline.timeline import Timeline
 
 #: What is waited for, by its cause; the op that took most of it follows.
@@ -30,26 +30,50 @@ _NOBODY = {
     NO_STEPS: "",
     NOTHING: "waits for next to nothing",
     SEVERAL: "waits for several things",
-    UNSEEN: "waits mostly for what nobody saw",
-    HANDING_OVER: "waits mostly for the handing over of batches",
+    UNSEEN: "waits mostly for something that the recording does not show",
+    HANDING_OVER: "waits mostly for the handing over of elements and batches",
 }
 
 
 def heading(timeline: Timeline) -> str:
-    """Return the line over the picture of a run; the name of the run stands before it, and is not in it.
+    """Return the line over the picture of a run: `first_line`, and the `caveats` of the run."""
+    return " · ".join([first_line(timeline), *(one.removesuffix(".") for one in caveats(timeline.run))])
+
+
+def first_line(timeline: Timeline) -> str:
+    """Return what the text of a run begins with; the name of the run stands before it, and is not in it.
 
     It says whether the run was measured or modelled, how busy the accelerator was, what it waited for most, and, where
     other programs took a quarter of the cores or more, how much: ``measured · accelerator busy 34 % · waits mostly for
     storage: ReadFile · other programs took 0.9 of 2 cores``. Of a timeline without explanation, which asks what is
-    wrong, it gives neither figure nor cause.
+    wrong, it gives neither figure nor cause. It gives the summary of the run instead, where there is one.
     """
     parts = [timeline.origin]
     if not any(map(len, timeline.lanes)):
         parts.append("nothing was recorded")
     elif timeline.explain:
-        parts += [f"accelerator busy {percent(timeline.busy, digits=0)}", waits_for(timeline)]
+        busy = timeline.run.summary or f"accelerator busy {percent(timeline.busy, digits=0)}"
+        parts += [busy, waits_for(timeline)]
     host = timeline.run.host
     return " · ".join(filter(None, [*parts, other_programs.warning(host.others, host.cpus)]))
+
+
+def caveats(run: Run) -> list[str]:
+    """Return what the profiler did to the figures of a run, in sentences; the text, the picture and a table say it."""
+    profiler, found = run.profiler, []
+    if run.job and (profiler.profiled_steps or run.job.steps) < run.job.steps:
+        found.append(f"The profiler watched {profiler.profiled_steps:,} of {run.job.steps:,} steps.")
+    if profiler.distortion is not None:
+        found.append(
+            f"Recording distorts: it adds {percent(profiler.distortion, digits=0)} to the CPU time of each {run.noun}. "
+            "Trust the order of spans, not their lengths; the remedy may gain less."
+        )
+    return found
+
+
+def remarks(run: Run) -> str:
+    """Return all that a reader of the figures of a run has to know beside them; "" where there is nothing."""
+    return " ".join(filter(None, [*caveats(run), run.profiler.note]))
 
 
 def waits_for(timeline: Timeline) -> str:
@@ -57,20 +81,23 @@ def waits_for(timeline: Timeline) -> str:
 
     It is empty for a timeline without explanation, or without train steps.
     """
-    if not timeline.explain or not timeline.steps:
+    if not timeline.explain or not timeline.steps or timeline.run.of_cycles:
         return ""
     stalls = timeline.stalls
+    if not timeline.timed:
+        return stalls.advice.removeprefix("nothing can be said, since ").rstrip(".")
     if "run.slowest-process" in stalls.rules:
         return f"waits mostly for {_slowest(timeline)}"
-    if not stalls.cause:
-        return _NOBODY[nobody(timeline.steps, stalls.shares)]
-    op, effort = stalls.blame, timeline.efforts.get(stalls.blame or "")
+    if stalls.nobody:
+        return _NOBODY[stalls.nobody]
+    # An op that did a small part of it is not what to name.
+    op = stalls.blame if 3 * stalls.blamed_share >= stalls.shares[stalls.cause] else None
     # The waits of a thread that works count as its work in the cause; where they are longer, they are what to name.
     kind = max((stalls.cause, "core wait", "GIL wait"), key=lambda cause: stalls.shares[cause])
     what = _FOR[kind]
     if op in PYTHON_OPS and kind == "prep":
-        computes = effort is not None and effort.computes
-        what, op = "Python, which holds the interpreter" if computes else "a function of Python", None
+        turns = TURNS in stalls.advice
+        what, op = "Python, which holds the interpreter" if turns else "a function of Python", None
     elif op == f"{NETWORK} request":
         what, op = "an answer from the network", None
     elif kind == "other process" and op:  # as in "batch of process 1"

@@ -48,8 +48,9 @@ def union(start: np.ndarray, end: np.ndarray) -> Intervals:
 
 def complement(intervals: Intervals, first_ns: int, last_ns: int) -> Intervals:
     """Return the parts of ``[first_ns, last_ns)`` that disjoint `intervals` leave free."""
-    start = np.r_[np.int64(first_ns), np.clip(intervals.end, first_ns, last_ns)]
-    end = np.r_[np.clip(intervals.start, first_ns, last_ns), np.int64(last_ns)]
+    # A picture asks for thousands of these: np.r_ and np.clip take almost three times as long.
+    start = np.concatenate([[first_ns], np.maximum(np.minimum(intervals.end, last_ns), first_ns)])
+    end = np.concatenate([np.maximum(np.minimum(intervals.start, last_ns), first_ns), [last_ns]])
     free = end > start
     return Intervals(start[free], end[free])
 
@@ -62,13 +63,14 @@ def union_of(works: Iterable[Intervals]) -> Intervals:
 def at_least(works: Sequence[Intervals], count: int) -> Intervals:
     """Return when at least `count` of several sets of disjoint intervals are open at once."""
     nothing = np.zeros(0, np.int64)
-    starts = np.concatenate([nothing, *(work.start for work in works)])
-    ends = np.concatenate([nothing, *(work.end for work in works)])
-    at, change = np.r_[starts, ends], np.r_[np.ones(len(starts), np.int64), np.full(len(ends), -1, np.int64)]
-    order = np.lexsort((change, at))
-    at, open_ = at[order], np.cumsum(change[order])
-    enough = np.flatnonzero(open_[:-1] >= count)
-    return union(at[enough], at[enough + 1])
+    # Both are rows of sorted runs, which a stable sort only has to merge.
+    starts = np.sort(np.concatenate([nothing, *(work.start for work in works)]), kind="stable")
+    ends = np.sort(np.concatenate([nothing, *(work.end for work in works)]), kind="stable")
+    nth = np.arange(1, len(starts) + 1)
+    # Open once the nth has begun, or ended; what ends at an instant has ended before others begin there.
+    begun = nth - np.searchsorted(ends, starts, side="right")
+    ended = np.searchsorted(starts, ends, side="left") - nth
+    return union(starts[begun == count], ends[ended == count - 1])
 
 
 def covered_until(intervals: Intervals, at: np.ndarray) -> np.ndarray:

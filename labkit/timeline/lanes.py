@@ -33,7 +33,7 @@ WORK = ("read", "decode", "resize", "map", "batch", "transfer", "copy", "kernel"
 RESTS, GET, PUT = "waits for another thread", "queue get", "queue put"
 PIPE = RECEIVE, SEND = "receive", "send"
 
-_WAIT = CATEGORIES.index("wait")
+_WAIT, _ITERATOR = CATEGORIES.index("wait"), CATEGORIES.index("iterator")
 
 #: Whether each of `CATEGORIES` is in `WORK`: ndarray of bool.
 IS_WORK = np.array([category in WORK for category in CATEGORIES])
@@ -60,7 +60,7 @@ class Lane:
         Time cut into pieces, each owned by the innermost span that is open there.
     busy : Intervals
         When the lane works: pieces that belong to work, not to waiting or bookkeeping. An accelerator does not work
-        while it waits for another process in the middle of a step.
+        while it waits for another process in the middle of a step, nor the consumer of a circuit while it rests.
     window_ns : int
         Length of the window.
     """
@@ -105,10 +105,10 @@ class Lane:
         np.add.at(own, self.pieces.owner, self.pieces.end - self.pieces.start)
         return own
 
-    def between(self, first_ns: int, last_ns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return start, end and category of the `pieces` that reach into a part of the window, uncut."""
-        a, b = np.searchsorted(self.pieces.end, first_ns, "right"), np.searchsorted(self.pieces.start, last_ns, "left")
-        return self.pieces.start[a:b], self.pieces.end[a:b], self.category[self.pieces.owner[a:b]]
+    def owned(self, spans: np.ndarray) -> Intervals:
+        """Return when the innermost span that is open is one of those that a mask of its spans chooses."""
+        mine = spans[self.pieces.owner]
+        return union(self.pieces.start[mine], self.pieces.end[mine])
 
     @cached_property
     def by_category(self) -> dict[str, int]:
@@ -140,6 +140,7 @@ def lane_of(trace: Trace, name: str, kind: str, rows: np.ndarray, origin_ns: int
         busy = union(pieces.start[works], pieces.end[works])
     else:
         waits = category == _WAIT if kind in ("accelerator", "stream") else np.zeros(len(category), bool)
+        waits |= (category == _ITERATOR) & (kind == "accelerator")
         busy = union(start[~waits], end[~waits])
         if waits.any():
             busy = at_least([busy, complement(union(start[waits], end[waits]), 0, span_ns)], 2)
@@ -152,28 +153,31 @@ def build(trace: Trace, origin_ns: int, span_ns: int) -> tuple[Lane, ...]:
 
     Where several processes are on one clock, the name of a thread begins with that of its process, and the accelerator
     is that of the process whose consumer is in the trace. A device thread with the name of its lane holds when it waits
-    in the middle of a train step, for another process: spans of category ``wait``.
+    in the middle of a train step, for another process: spans of category ``wait``. The consumer of a circuit stands in
+    place of the accelerator, and units below it in their order.
     """
     consumers = (thread.name.rpartition(" · ") for thread in trace.threads if thread.kind == "consumer")
     prefix = next(("".join(parts[:2]) for parts in consumers), "")
-    name = f"{prefix}accelerator"
+    name = "consumer" if trace.run.of_cycles else f"{prefix}accelerator"
     wait, train = (trace.select(category, kind="consumer") for category in ("wait", "train"))
     meets = trace.select("wait", kind="device") & _of(trace, lambda thread: thread == name)
     kernels = trace.select("kernel", kind="device") & _of(trace, lambda thread: thread.startswith(prefix))
     on_device = bool(kernels.any()) and trace.run.accelerator.kind != "modelled"
+    rests = trace.select("iterator", kind="consumer") & trace.run.of_cycles
 
     def lane(name: str, kind: str, mask: np.ndarray) -> Lane:
         return lane_of(trace, name, kind, np.flatnonzero(mask), origin_ns, span_ns)
 
     # A script may keep the accelerator busy beside its train steps, with a validation.
     works = kernels if on_device else train | trace.select("train", kind="script")
-    lanes = [lane(name, "accelerator", works | meets)]
-    if wait.any():
+    lanes = [lane(name, "accelerator", works | meets | rests)]
+    if wait.any() and not trace.run.of_cycles:
         lanes.append(lane(f"{prefix}waits for a batch", "wait", wait))
     for kind, shown in _SHOWN_AS.items():
         ids = [i for i, thread in enumerate(trace.threads) if thread.kind == kind]
-        for i in sorted(ids, key=lambda i: _natural(trace.threads[i].name)):
-            mask = (trace.thread == i) & ~wait & ~train & ~meets
+        # What passes the units of a device, or of a circuit, passes them in the order in which the trace has them.
+        for i in ids if kind == "unit" else sorted(ids, key=lambda i: _natural(trace.threads[i].name)):
+            mask = (trace.thread == i) & ~wait & ~train & ~meets & ~rests
             if mask.any():
                 lanes.append(lane(trace.threads[i].name, shown, mask))
     return tuple(sorted(lanes, key=lambda lane: LANE_KINDS.index(lane.kind)))

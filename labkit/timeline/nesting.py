@@ -112,6 +112,12 @@ def tracks(start: np.ndarray, end: np.ndarray) -> np.ndarray:
         Track 0 holds all there is if everything nests. An interval that crosses another moves to the first track whose
         innermost open interval encloses it.
     """
+    # Where all nest, the intervals of one depth end in the order in which they began, as brackets do.
+    ends, place = np.sort(end, kind="stable"), np.arange(len(start))
+    opened = place - np.searchsorted(ends, start, side="right")
+    closed = np.searchsorted(start, ends) - place - 1
+    if (end[np.argsort(opened, kind="stable")] == ends[np.argsort(closed, kind="stable")]).all():
+        return np.zeros(len(start), np.int32)
     track: list[int] = []
     stacks: list[list[int]] = []
     for first, last in zip(start.tolist(), end.tolist(), strict=True):

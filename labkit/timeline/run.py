@@ -15,10 +15,14 @@ from typing import Any, get_args, get_origin, get_type_hints
 from labkit.common.numbers import one_of
 
 #: Where a run comes from; every view prints this word.
-ORIGINS = ("measured", "modelled")
+ORIGINS = ("measured", "modelled", "simulated")
 
-#: What the things in a batch are called; every view takes its word from `Run.noun`.
-NOUNS = ("image", "element")
+#: What the things in a batch are called; every view takes its word from `Run.noun`. "element" is what is none of these.
+NOUNS = ("image", "clip", "window", "sequence", "text", "row", "element")
+
+#: What views count time in, and the nanoseconds that stand for a cycle: as many as a millisecond has.
+TIME_UNITS = ("ms", "cycle")
+CYCLE_NS = 1_000_000
 
 
 def _value(hint: Any, given: Any) -> Any:
@@ -73,12 +77,16 @@ class LoaderFacts(_Checked):
         Those that matter for its speed, as a reader sees them; see `workers` and `turned_on`.
     hidden : int
         Processes that may work for it and were not seen, since they began before the recording.
+    inside : dict of str to dict of str to float
+        Of its calls, by the names of their spans, the share of the time in each function of a library, as in
+        ``h5py Dataset.__getitem__``; sampled.
     """
 
     framework: str
     kind: str
     settings: dict[str, str] = field(default_factory=dict)
     hidden: int = 0
+    inside: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def workers(self) -> int | None:
@@ -147,18 +155,29 @@ class Profile(_Checked):
     events_per_image : float or None
     profiled_steps : int or None
         Steps that the profiler watched.
+    distortion : float or None
+        By which share of it an image takes more processor time under the profiler than without, as pairs of short runs
+        in turn have shown; None where they did not, or none was needed.
     note : str or None
-        What a reader of the figures must know, in sentences.
+        What else a reader of the figures must know, in sentences.
     copied_bytes : dict
         Bytes that went into a device and out of it, by the name of the copy, as in ``MemcpyH2D``: of all that the
         profiler saw, where it says so.
+    allocated_bytes : dict of str to float
+        Bytes that an op or a node asks for in a run, on average, by its name. Empty where TensorFlow's own pool for
+        tensors is off, since it alone tells the profiler.
+    begun : dict of str to int
+        How many iterators the profiler saw begin, by the kind of the dataset, as in ``TensorSlice``.
     """
 
     events: int | None = None
     events_per_image: float | None = None
     profiled_steps: int | None = None
+    distortion: float | None = None
     note: str | None = None
     copied_bytes: dict[str, int] = field(default_factory=dict)
+    allocated_bytes: dict[str, float] = field(default_factory=dict)
+    begun: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -199,6 +218,9 @@ class ProcessorTime(_Checked):
         among them. Empty where the system does not count it.
     consumer_ns : int or None
         How long the thread that trains computed and waited for a core, both together.
+    converting : float
+        Share of the samples, of those in which the pipeline called a function of Python, in which TensorFlow made
+        tensors of lists or single numbers that it had returned.
     """
 
     at_ns: tuple[int, ...] = ()
@@ -206,6 +228,7 @@ class ProcessorTime(_Checked):
     queued_ns: int | None = None
     threads: tuple[ThreadTime, ...] = ()
     consumer_ns: int | None = None
+    converting: float = 0.0
 
     def __post_init__(self) -> None:
         """Check that each sample is whole."""
@@ -216,10 +239,14 @@ class ProcessorTime(_Checked):
 
 @dataclass(frozen=True)
 class OpTime(_Checked):
-    """How long an op was open in all threads together, what it calls left out, and how long it computed meanwhile."""
+    """How long an op was open in all threads together, what it calls left out; of it, how long it computed; its calls.
+
+    0 calls stand for "not counted".
+    """
 
     open_ns: int
     computed_ns: int
+    calls: int = 0
 
 
 @dataclass(frozen=True)
@@ -288,6 +315,14 @@ class Measure(_Checked):
 
 
 @dataclass(frozen=True)
+class Made(_Checked):
+    """What an op makes in one run, or a pipeline in one element: its values, a text for one, and their bytes."""
+
+    values: float
+    bytes: float
+
+
+@dataclass(frozen=True)
 class BatchPart(_Checked):
     """A component of the batches.
 
@@ -299,11 +334,14 @@ class BatchPart(_Checked):
         Per image, None where it varied; None altogether where the number of dimensions did.
     digest : str
         Of all shapes that it had.
+    name : str
+        Its key in a batch that is a dictionary, its place in a tuple, joined by dots; "" where it is not known.
     """
 
     dtype: str
     shape: tuple[int | None, ...] | None
     digest: str = ""
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -348,7 +386,12 @@ class Delivered(_Checked):
     pixels : str or None
         Some of the first batch, see `labkit.recording.work.sample`.
     unordered, to_device, random : bool or None
+    packed : str or None
         See `labkit.recording.work.settings`.
+    element : Made or None
+        One element, on average over the first batch.
+    to_the_end : bool
+        Whether it was driven to the end of its data, for a whole epoch.
     """
 
     steps: int = 0
@@ -365,6 +408,31 @@ class Delivered(_Checked):
     unordered: bool | None = None
     to_device: bool | None = None
     random: bool | None = None
+    packed: str | None = None
+    element: Made | None = None
+    to_the_end: bool = False
+
+
+@dataclass(frozen=True)
+class WrittenNode(_Checked):
+    """A node of a tf.data pipeline as its author wrote it, before TensorFlow rewrites it.
+
+    Parameters
+    ----------
+    kind : str
+        The name of its class without ``Dataset`` and version: ``Map``, ``ParallelMap``, ``Prefetch``.
+    settings : dict of str to int
+        Its whole numbers and truths, as ``num_parallel_calls``; -1 stands for AUTOTUNE.
+    ops : tuple of str
+        The types of the operations in its functions.
+    looped : tuple of str
+        Those of them that stand in the body of a loop, as ``tf.map_fn`` makes one.
+    """
+
+    kind: str
+    settings: dict[str, int] = field(default_factory=dict)
+    ops: tuple[str, ...] = ()
+    looped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -374,7 +442,7 @@ class Run(_Checked):
     Parameters
     ----------
     origin : str
-        Whether the run was measured or modelled, one of `ORIGINS`.
+        Whether the run was measured, modelled, or simulated cycle by cycle, one of `ORIGINS`.
     name : str or None
         What views call the run.
     accelerator : Accelerator
@@ -385,7 +453,7 @@ class Run(_Checked):
     steps, warmup : int or None
         Train steps in the window, and steps before it, the first batch included.
     images : int or None
-        Images trained on in the window.
+        Images trained on in the window, or whatever else `noun` says that they are.
     first_batch_ns : int or None
         From before the iterator was made to the first batch in hand, nanoseconds.
     window_ns : tuple of two int, or None
@@ -394,19 +462,27 @@ class Run(_Checked):
         Paths of the tf.data nodes that ran.
     node_names : dict of str to str
         The names that the author of the pipeline gave to nodes, by path.
+    written : tuple of WrittenNode
+        The nodes of a tf.data pipeline as its author wrote them, from its end to its sources.
     options : dict of str to str
         The tf.data options that differ from the defaults of TensorFlow.
     work : Delivered or None
         What the pipeline delivered, where it was recorded.
     noun : str
-        What views call one of the things that a batch holds, one of `NOUNS`: "element" where no component is an image.
-        Where nothing says, as in traces of older versions, they are images.
+        What views call one of the things that a batch holds, one of `NOUNS`, see `labkit.recording.work.noun`. Where
+        nothing says, as in traces of older versions, they are images.
+    time_unit : str
+        One of `TIME_UNITS`. In a trace of cycles the units are parts of a circuit: their spans of category ``map`` are
+        values that move, others are called ``blocked`` or ``starved``. The consumer takes (``train``), has nothing to
+        take (``wait``), or rests (``iterator``), which is no gap.
     job : Totals or None
     processor : ProcessorTime or None
     loader : LoaderFacts or None
         What was recorded, where it is no tf.data pipeline.
     op_times : dict of str to OpTime
         By the name of the op, where each of its spans was measured.
+    made : dict of str to Made
+        What ops and nodes of the pipeline make in one run, by their names, where that is known.
     tree : Tree or None
     profiler : Profile
     repeats : tuple of Measure
@@ -428,6 +504,8 @@ class Run(_Checked):
         The seed of a simulation.
     advice : dict of str to str
         What to change, by cause, where the maker of the trace knows it better than `labkit.timeline.causes`.
+    summary : str or None
+        What a heading says, where the maker of the trace knows it better than `labkit.timeline.heading`.
 
     Raises
     ------
@@ -447,13 +525,16 @@ class Run(_Checked):
     window_ns: tuple[int, int] | None = None
     graph: tuple[str, ...] = ()
     node_names: dict[str, str] = field(default_factory=dict)
+    written: tuple[WrittenNode, ...] = ()
     options: dict[str, str] = field(default_factory=dict)
     work: Delivered | None = None
     noun: str = "image"
+    time_unit: str = "ms"
     job: Totals | None = None
     processor: ProcessorTime | None = None
     loader: LoaderFacts | None = None
     op_times: dict[str, OpTime] = field(default_factory=dict)
+    made: dict[str, Made] = field(default_factory=dict)
     tree: Tree | None = None
     profiler: Profile = Profile()
     repeats: tuple[Measure, ...] = ()
@@ -466,6 +547,12 @@ class Run(_Checked):
     sleeps: tuple[str, ...] = ()
     seed: int | None = None
     advice: dict[str, str] = field(default_factory=dict)
+    summary: str | None = None
+
+    @property
+    def of_cycles(self) -> bool:
+        """Whether it is that of a circuit, whose time is counted in cycles."""
+        return self.time_unit == "cycle"
 
     def images_of(self, steps: int) -> int | None:
         """Return the images that the train steps of the window took, None where nothing says."""
@@ -476,6 +563,7 @@ class Run(_Checked):
         super().__post_init__()
         one_of("origin", self.origin, ORIGINS)
         one_of("noun", self.noun, NOUNS)
+        one_of("time_unit", self.time_unit, TIME_UNITS)
         if self.window_ns is not None and (len(self.window_ns) != 2 or self.window_ns[1] < self.window_ns[0]):
             raise ValueError(
                 f"window_ns is {self.window_ns!r:.80}; allowed: start and end in integer nanoseconds, in this order"

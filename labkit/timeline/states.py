@@ -8,7 +8,8 @@ A span says when an operation was open. Three sources tell work from waiting in 
 3. What the operation is: to decode, to resize and to copy into a batch is to compute; a read waits for storage.
 
 Threads that are ready have a core as often as Linux counted it, and else share the cores with all that compute at the
-same time. Together they are on no more cores than the clock of the processor saw.
+same time. Together they are on no more cores than the clock of the processor saw. While a core is free nobody waits for
+one: what Linux counts then is the time that a thread takes to wake up, and belongs to its work.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from labkit.timeline.causes.per_gap import CORE as CORE_WAIT
 from labkit.timeline.causes.per_gap import GIL
 from labkit.timeline.causes.thresholds import INTERPRETER_FULL, NODE_NS, ONE_CORE, ONE_THREAD
 from labkit.timeline.causes.worker_waits import WorkerWaits
-from labkit.timeline.intervals import overlap, union
+from labkit.timeline.intervals import at_least, overlap, union
 from labkit.timeline.lanes import GET, IS_WORK, PIPE, PUT, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import PYTHON_OPS, REQUESTED, TF_DATA, is_network, short_op
+from labkit.timeline.wording import PYTHON_OPS, REQUESTED, TF_DATA, short_op
 
 #: What a thread waits for while it is not on a core.
 STORAGE, CORE, INTERPRETER, BUFFER, OTHER, UNKNOWN = "storage", "core", "interpreter", "buffer", "other", "unknown"
@@ -53,6 +54,8 @@ _COMPUTE = ("decode", "resize", "map", "batch")
 _ALL = 0.75
 #: Threads that keep at least this share of the cores busy, and are more than there are cores, wait for a core.
 _FULL = 0.7
+#: A core is free where all that compute at once, and other programs, leave at least this much of the cores.
+_SPARE = 0.25
 #: All operations together claim no more than this many times the processor time that was measured.
 _MOST = 1.1
 
@@ -128,7 +131,7 @@ class _OwnTimes:
     own_ns : ndarray of float64, shape (pairs,)
         Own time of each, all threads together.
     cpu_ns : int or None
-        Processor time of the window, where samples say it.
+        Processor time of the window, where samples say it; with the time of waking up where a core was free.
     """
 
     def __init__(self, lanes: Sequence[Lane], run: Run, names: Sequence[str], efforts: Mapping[str, Effort]) -> None:
@@ -148,21 +151,30 @@ class _OwnTimes:
         self.loader = WorkerWaits(lanes, run) if run.op_times and lanes else None
         clock = run.processor
         self.cpu_ns = clock.cpu_ns[-1] - clock.cpu_ns[0] if clock and len(clock.cpu_ns) > 1 else None
+        computing = np.array([CATEGORIES[category] in _COMPUTE for category, _ in self.pairs], bool)
+        self.computing_at_once = self._at_once(computing)
         counted = self.cpu_ns is not None and clock.queued_ns is not None
         self.ready = had_core(self.cpu_ns, queued(run)) if counted else None
+        if counted and self._free_cores(lanes, computing[self.op]) >= _SPARE:
+            self.ready, self.cpu_ns = 1.0, self.cpu_ns + queued(run)
         # Of all that calls Python, one thread at a time has the interpreter.
-        self.python = {name for _, name in self.pairs if _is_python(names[name])}
+        self.python = {name for _, name in self.pairs if short_op(names[name]) in PYTHON_OPS}
         self.python_at_once = self._at_once([name in self.python for _, name in self.pairs])
         # Those that keep more than a core busy have let go of it; those that want less wait for something else.
         cores = sum(one.cores for word, one in efforts.items() if word in PYTHON_OPS)
         full = not cores or (cores <= ONE_CORE and cores / (self.ready or 1.0) >= INTERPRETER_FULL)
         self.interpreter_full = self.python_at_once > ONE_THREAD and full
-        computing = [CATEGORIES[category] in _COMPUTE for category, _ in self.pairs]
-        self.computing_at_once = self._at_once(computing)
 
     def _sums(self, values: np.ndarray) -> np.ndarray:
         """Return the sum of a value of each piece of time, by operation."""
         return np.bincount(self.op, values, len(self.pairs))
+
+    def _free_cores(self, lanes: Sequence[Lane], computes: np.ndarray) -> float:
+        """Return how many cores are free while threads compute; a train step on the processor takes all of them."""
+        any_ns = union(self.start[computes], self.end[computes])
+        on_host = self.run.accelerator.kind in ("real", "software") and all(lane.kind != "stream" for lane in lanes)
+        trains = at_least([any_ns, lanes[0].busy], 2).total_ns / max(1, any_ns.total_ns) if on_host else 0.0
+        return (self.run.host.cpus or 0) * (1 - (self.run.host.others or 0.0) - trains) - self.computing_at_once
 
     def _bookkeeping(self, length: np.ndarray) -> np.ndarray:
         """Return the share of its own time in which each node works itself, for pieces of such lengths.
@@ -232,30 +244,21 @@ class _OwnTimes:
     def _usual(self, category: int, name: int) -> _Guess:
         """Return what such an operation usually does."""
         text, kind, pair = self.names[name], CATEGORIES[category], (category, name)
-        if kind == "wait":
+        if kind == "wait" or (kind == "iterator" and text in (GET, PUT, *PIPE)):
             return _Guess(0.0, BUFFER)
         if kind == "read":
             return _Guess(0.0, STORAGE)
-        if kind == "iterator":
-            return self._iterator(text, self.works[pair])
+        if kind == "iterator" and text.startswith("Iterator::"):
+            return _Guess(self.works[pair], BUFFER if short_op(text) in ("Root", "Prefetch") else OTHER)
         if kind == "train":  # a validation in the lane of a script
             return _Guess(float(self.run.accelerator.kind == "software"), OTHER)
-        if pair in self.script and kind in ("transfer", "copy", "kernel"):
-            return _Guess(0.0, OTHER)  # an all-reduce, or a device
-        if text == TF_DATA or text.startswith(REQUESTED):
+        device = pair in self.script and kind in ("transfer", "copy", "kernel")  # or an all-reduce
+        if kind == "iterator" or device or text == TF_DATA or text.startswith(REQUESTED):
             return _Guess(0.0, OTHER)
         if name in self.python and self.interpreter_full:
             return _Guess(1 / self.python_at_once, INTERPRETER)
         knows = kind != "other" or pair in self.host or self.run.origin == "modelled"
         return _Guess(float(knows), UNKNOWN)
-
-    def _iterator(self, text: str, works: float) -> _Guess:
-        """Return what a node does, of which the share `works` is its own work; and what waits in other loaders."""
-        if text in (GET, PUT, *PIPE):
-            return _Guess(0.0, BUFFER)
-        if not text.startswith("Iterator::"):
-            return _Guess(0.0, OTHER)
-        return _Guess(works, BUFFER if short_op(text) in ("Root", "Prefetch") else OTHER)
 
     def _timed(self, text: str, usual: _Guess) -> _Guess:
         """Return what an operation of another loader did, whose calls were each measured."""
@@ -311,7 +314,3 @@ def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
 def _rounded(share: float) -> float:
     """Return a measured share without its error: 1 where it is nearly all of the time."""
     return 1.0 if share >= _ALL else share
-
-
-def _is_python(name: str) -> bool:
-    return name.rpartition(":")[2] in PYTHON_OPS and not is_network(name)

@@ -7,29 +7,21 @@ trace carries that word, and the text of a `Timeline` begins with it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
 
 from labkit.common.table import Table
-from labkit.timeline.causes import (
-    Causes,
-    CriticalPath,
-    Effort,
-    Split,
-    Stalls,
-    efforts,
-    find_causes,
-    split,
-    stalls,
-)
+from labkit.timeline import causes
 from labkit.timeline.describe import Described
 from labkit.timeline.gaps import Marks, find_gaps
-from labkit.timeline.intervals import Intervals, at_least, union, union_of
+from labkit.timeline.headroom import Headroom, headroom
+from labkit.timeline.intervals import Intervals, at_least, complement, overlap, union, union_of
 from labkit.timeline.lanes import WORK, Lane, build
-from labkit.timeline.states import State, states
-from labkit.timeline.trace import CATEGORIES, Trace
-from labkit.timeline.wording import duration, short_op
+from labkit.timeline.states import BUFFER, State, states
+from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
+from labkit.timeline.wording import BLOCKED, duration, short_op
 
 
 class Timeline(Described):
@@ -39,7 +31,8 @@ class Timeline(Described):
     ----------
     trace : Trace
     explain : bool
-        Say what each gap waited for. Without, lanes and gaps are shown and no causes: a drill is drawn like this.
+        Say what each gap waited for. Without, lanes and gaps are shown and no causes: a drill is drawn like this. The
+        gaps of a circuit have no causes: a unit that is starved shows where values are late.
 
     Attributes
     ----------
@@ -48,7 +41,7 @@ class Timeline(Described):
     run : Run
         What the trace says about the run.
     origin : str
-        "measured" or "modelled".
+        "measured", "modelled" or "simulated".
     span_ns : int
         Length of the window: ``window_ns`` of the run, or else from the first start to the last end.
     lanes : tuple of Lane
@@ -70,6 +63,8 @@ class Timeline(Described):
         When the consumer waits for a batch, in window time.
     gaps : Gaps
         When the accelerator is idle, and why.
+    timed : bool
+        Whether waits for a batch were timed, where there are steps and gaps. Without, no gap has a cause.
 
     Raises
     ------
@@ -95,7 +90,10 @@ class Timeline(Described):
         self.steps, self.step_numbers = len(trains.number), trains.number
         self.wait_ms, self.train_ms = waits.median_ms, trains.median_ms
         self.waits = union(waits.start, waits.end)
-        self.gaps = find_gaps(busy, waits, trains, self.span_ns)
+        waiting = self.accelerator.category == CATEGORIES.index("iterator")  # by choice: a consumer that rests
+        rests = union(self.accelerator.start_ns[waiting], self.accelerator.end_ns[waiting])
+        self.gaps = find_gaps(union_of([busy, rests]), waits, trains, self.span_ns)
+        self.timed = bool(len(waits.start)) or not (self.steps and len(self.gaps))
 
     # -- the steps ------------------------------------------------------------
 
@@ -122,8 +120,24 @@ class Timeline(Described):
 
     @property
     def step_ms(self) -> float:
-        """Mean time of a step, the window by its steps, in milliseconds; 0 without steps."""
-        return self.span_ns / 1e6 / self.steps if self.steps else 0.0
+        """Mean time of a step, the window without `validations` by its steps, in milliseconds; 0 without steps."""
+        return (self.span_ns - self.validations.total_ns) / 1e6 / self.steps if self.steps else 0.0
+
+    @cached_property
+    def validations(self) -> Intervals:
+        """When the script validates, which is no part of a step, in window time."""
+        named = np.array([name == VALIDATION for name in self.names], bool)
+        return union_of(lane.owned(named[lane.name_id]) for lane in self.lanes if lane.kind == "script")
+
+    @cached_property
+    def headroom(self) -> Headroom | None:
+        """How many times as fast the run would be with free data; None where that cannot be told."""
+        edges = self.step_edges_ns
+        if not self.timed or len(edges) < 2 or self.run.of_cycles:
+            return None
+        idle = at_least([self.waits, complement(self.accelerator.busy, 0, self.span_ns)], 2)
+        out, waits = (overlap(one, edges[:-1], edges[1:]) for one in (self.validations, idle))
+        return headroom(np.diff(edges) - out, waits)
 
     @property
     def parts_ms(self) -> tuple[float, float]:
@@ -135,28 +149,31 @@ class Timeline(Described):
     # -- what it waited for ----------------------------------------------------
 
     @cached_property
-    def causes(self) -> Causes:
+    def causes(self) -> causes.Causes:
         """What each of `gaps` waited for, in their order; see `labkit.timeline.causes`."""
-        return find_causes(self._path, self.gaps, self.explain)
+        found = causes.find_causes(self._path, self.gaps, self.explain and self.timed and not self.run.of_cycles)
+        return replace(found, unit=self.run.time_unit)
 
     @cached_property
-    def stalls(self) -> Stalls:
+    def stalls(self) -> causes.Stalls:
         """Shares of the window by cause, the op to blame, and what to change."""
-        return stalls(self.causes, self.lanes, self.run, self.steps, self.overlap_ns, self.efforts)
+        return causes.stalls(
+            causes.Pipeline(self.causes, self.lanes, self.run, self.steps, self.overlap_ns, self.efforts)
+        )
 
     @cached_property
-    def split(self) -> Split:
+    def split(self) -> causes.Split:
         """Fetch stall and prep stall as the differential method defines them, estimated from this one run."""
-        return split(self._path)
+        return causes.split(self._path)
 
     @cached_property
-    def _path(self) -> CriticalPath:
-        return CriticalPath(self.lanes, self.waits, self.run, self.names, self.efforts)
+    def _path(self) -> causes.CriticalPath:
+        return causes.CriticalPath(self.lanes, self.waits, self.run, self.names, self.efforts)
 
     @cached_property
-    def efforts(self) -> dict[str, Effort]:
+    def efforts(self) -> dict[str, causes.Effort]:
         """Whether each op computes or waits while it is open, by its word; see `labkit.timeline.causes.effort`."""
-        return efforts(self.lanes, self.run, self.names, self.start_ns)
+        return causes.efforts(self.lanes, self.run, self.names, self.start_ns)
 
     @cached_property
     def states(self) -> dict[tuple[int, int], State]:
@@ -165,19 +182,23 @@ class Timeline(Described):
         By code of its category and number of its name, as `Lane.category` and `Lane.name_id` hold them; see
         `labkit.timeline.states`.
         """
+        if self.run.of_cycles:  # what a stream holds back waits at a full buffer
+            held = (k for k, name in enumerate(self.names) if name == BLOCKED)
+            return {(CATEGORIES.index("iterator"), k): State(0.0, BUFFER) for k in held}
         return states(self.lanes, self.run, self.names, self.efforts)
 
     # -- images and the work on them -------------------------------------------
 
     @property
     def images(self) -> int | None:
-        """Images trained on in the window, None where the trace does not say."""
+        """Images trained on in the window, or what ``run.noun`` says that they are; None where nothing says."""
         return self.run.images_of(self.steps)
 
     @property
     def images_per_s(self) -> float | None:
-        """Images per second over the window, None where their number is unknown."""
-        return self.images * 1e9 / self.span_ns if self.images and self.span_ns else None
+        """Images per second over the window without `validations`, None where their number is unknown."""
+        span_ns = self.span_ns - self.validations.total_ns
+        return self.images * 1e9 / span_ns if self.images and span_ns else None
 
     @cached_property
     def work_ns(self) -> dict[str, int]:
@@ -203,10 +224,10 @@ class Timeline(Described):
         Raises
         ------
         ValueError
-            If the trace does not say how many images it holds.
+            If the trace does not say how many elements it holds.
         """
         if not self.images:
-            raise ValueError("the trace does not say how many images it holds: run.images and run.batch_size are None")
+            raise ValueError("the trace does not say how many elements it holds: run.images, run.batch_size are None")
         return {category: own / 1e6 / self.images for category, own in self.work_ns.items()}
 
     def operations(self, most: int = 6) -> Table:

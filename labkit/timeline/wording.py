@@ -30,6 +30,13 @@ _NETWORK = re.compile(rf"(^|/){NETWORK}(_\d+)?(/|$)")
 REQUESTED = "element from "
 
 
+#: Nodes that read files one after the other, in the word that readers know them by.
+FILE_READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
+
+#: The name of the time in which a stream of a circuit holds a value that nobody takes.
+BLOCKED = "blocked"
+
+
 def milliseconds(ns: float) -> str:
     """Return nanoseconds as milliseconds for reading, without a unit, in as many digits as tell something.
 
@@ -40,15 +47,28 @@ def milliseconds(ns: float) -> str:
     return f"{ms:,.0f}" if ms >= 999.95 else f"{ms:.1f}" if ms >= 9.995 else f"{ms:.2f}"
 
 
-def duration(ns: float) -> str:
-    """Return nanoseconds for reading, in the unit that suits their size, as the widget writes them.
+def duration(ns: float, unit: str = "ms") -> str:
+    """Return nanoseconds for reading, in the unit that suits their size, as the widget writes them; or in cycles.
 
     >>> duration(1_234_567_890), duration(91_234_567), duration(4_250), duration(120), duration(0)
     ('1,235 ms', '91.2 ms', '4.25 µs', '120 ns', '0 ms')
+    >>> duration(1_000_000, "cycle"), duration(3_073_000_000, "cycle")
+    ('1 cycle', '3,073 cycles')
     """
+    if unit == "cycle":
+        return f"{ns / 1e6:,.0f} cycle{'s' * (ns != 1e6)}"
     if ns >= 999_995 or not ns:  # from here on, µs would be rounded to 1,000
         return f"{milliseconds(ns)} ms" if ns else "0 ms"
     return f"{milliseconds(1e3 * ns)} µs" if ns >= 999.5 else f"{ns:.0f} ns"
+
+
+def size(count: float) -> str:
+    """Return bytes as text with three digits, in steps of 1,000: ``602 kB``, ``1.93 GB``."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if count < 999.5 or unit == "TB":
+            break
+        count /= 1000
+    return f"{count:.0f} {unit}" if count >= 99.5 or unit == "B" else f"{count:.3g} {unit}"
 
 
 def percent(share: float, digits: int = 1) -> str:

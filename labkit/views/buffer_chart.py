@@ -16,7 +16,7 @@ from labkit.common.numbers import whole
 from labkit.common.palette import Theme
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
-from labkit.timeline.wording import milliseconds
+from labkit.timeline.wording import duration, milliseconds
 from labkit.views.figure_page import BODY, MARGIN, SMALL, FigurePage, heading
 from labkit.views.picture import WIDTH, Picture
 
@@ -67,8 +67,8 @@ def level(trace: Trace, depth: int | None = None) -> tuple[np.ndarray, np.ndarra
     ----------
     trace : Trace
     depth : int, optional
-        Of the buffer. It says what the buffer held where the consumer never found it empty: it was full once.
-        Without a depth, the lowest level counts as 0.
+        Of the buffer, which never holds more. It says what the buffer held where the consumer never found it empty: it
+        was full once. Without a depth, the lowest level counts as 0.
 
     Returns
     -------
@@ -102,7 +102,9 @@ def level(trace: Trace, depth: int | None = None) -> tuple[np.ndarray, np.ndarra
         inside = ((put > calls.start_ns[longest]) & (put <= taken[longest])).sum()
         if inside:  # the consumer waited for one of these batches, so it had found none
             after = np.searchsorted(ns, taken[longest] - start_ns, side="right") - 1
-            return ns, count - count[after] + inside - 1
+            held = count - count[after] + inside - 1
+            # The next batch may be ready before the call that took this one has returned.
+            return ns, held if depth is None else np.minimum(held, depth)
     return ns, count - count.min() if depth is None else count - count.max() + depth
 
 
@@ -136,5 +138,5 @@ def _idle(axes: Axes, timeline: Timeline, last_ms: float, look: Theme) -> None:
         axes.axvspan(start, start + length, color=look.gap, linewidth=0, zorder=0)
         if length >= 0.06 * last_ms:
             style = {"fontsize": SMALL, "color": look.ink, "family": "DejaVu Sans", "annotation_clip": False}
-            axes.annotate(f"idle {length:,.0f} ms", (start + length / 2, 1), (0, 3), ha="center", va="bottom",
+            axes.annotate(f"idle {duration(gap.length_ns)}", (start + length / 2, 1), (0, 3), ha="center", va="bottom",
                           xycoords=("data", "axes fraction"), textcoords="offset points", **style)  # fmt: skip

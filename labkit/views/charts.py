@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +68,10 @@ def bars(values: Mapping[str, Any], *, unit: str, title: str, note: str = "") ->
     return panels({unit: values}, title=title, note=note)
 
 
-def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "", alike: bool = False) -> Picture:
+def panels(
+    values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "", alike: bool = False,
+    predicted: Collection[str] = (),
+) -> Picture:  # fmt: skip
     """Draw the same names once and several bars for each, side by side: one panel for each unit.
 
     Parameters
@@ -79,6 +82,8 @@ def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "
         As in `bars`.
     alike : bool
         Draw all panels to one scale: their units are the same.
+    predicted : collection of str
+        Names whose bars nobody measured: they are dotted.
 
     Raises
     ------
@@ -99,7 +104,9 @@ def panels(values: Mapping[str, Mapping[str, Any]], *, title: str, note: str = "
         low, high = (choose(rows, key=lambda name: rows[name].middle) for choose in (min, max))
         ends.append(f"from {low} ({_number(rows[low].middle)} {unit}) to {high} ({_number(rows[high].middle)} {unit})")
     alt = f"{title}: {len(names)} bar{'s' * (len(names) > 1)}, {'; '.join(ends)}."
-    return Picture(functools.partial(_draw_panels, heading(title, note, most=None), drawn, alike), title, alt, text)
+    return Picture(
+        functools.partial(_draw_panels, heading(title, note, most=None), drawn, alike, predicted), title, alt, text
+    )
 
 
 def lines(
@@ -183,7 +190,7 @@ def sweep(
     note: str = "",
     cores: int | None = None,
 ) -> Picture:
-    """Draw images per second of measured pipelines over a number that grows from one to the next.
+    """Draw images (or other elements) per second of measured pipelines over a number that grows from one to the next.
 
     A dashed line shows what the first pipeline would gain if its speed grew in proportion to the number.
 
@@ -214,7 +221,8 @@ def sweep(
         middle, most = statistics.median(series["measured"][0]), max(x[0], cores or math.inf)
         series[ideal] = [middle * min(n, most) / x[0] for n in x]
     mark = (cores, f"{cores} core{'s' * (cores > 1)}") if cores else None
-    return lines(x, series, x_label=x_label, y_label="images/s", title=title, note=note, ideal=ideal, mark=mark)
+    rate = f"{next(iter(measured.values())).noun if several else measured.noun}s/s"
+    return lines(x, series, x_label=x_label, y_label=rate, title=title, note=note, ideal=ideal, mark=mark)
 
 
 def points(
@@ -260,12 +268,12 @@ def _value(given: Any, what: str, least: float | None = None) -> _Value:
 
 
 def _number(value: float) -> str:
-    """Return a number for reading, in three digits or all those before the point.
+    """Return a number for reading, in three digits or all those before the point; below 1 in two.
 
-    >>> _number(1234.5), _number(12.345), _number(0.5), _number(0)
-    ('1,234', '12.3', '0.5', '0')
+    >>> _number(1234.5), _number(12.345), _number(0.1234), _number(0)
+    ('1,234', '12.3', '0.12', '0')
     """
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.{2 + (abs(value) >= 1)}g}"
 
 
 def _text(title: str, note: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -313,32 +321,44 @@ def _write(axes: Axes, words: str, at: tuple[float, float], offset: tuple[float,
     return axes.annotate(words, at, xytext=offset, textcoords="offset points", annotation_clip=False, **style | more)
 
 
-def _draw_panels(head: Sequence[Words], panels: Mapping[str, Mapping[str, _Value]], alike: bool, look: Theme) -> Figure:
+def _draw_panels(
+    head: Sequence[Words],
+    panels: Mapping[str, Mapping[str, _Value]],
+    alike: bool,
+    predicted: Collection[str],
+    look: Theme,
+) -> Figure:
     names = [wrap(name, 3.0, BODY) for name in next(iter(panels.values()))]
     heights = [max(_ROW, 0.19 * len(lines_) + 0.1) for lines_ in names]
     page = FigurePage(look, head, sum(heights) + 0.6)
     left = max(measure(line, BODY) for lines_ in names for line in lines_) + MARGIN + 0.1
     room = (WIDTH - left) / len(panels)
-    tops = {unit: max(value.high for value in rows.values()) or 1.0 for unit, rows in panels.items()}
+    # Shares of a whole are drawn beside the whole.
+    tops = {unit: max(100.0 * ("%" in unit), *(v.high for v in rows.values())) or 1.0 for unit, rows in panels.items()}
     for column, (unit, rows) in enumerate(panels.items()):
         width = room - max(measure(str(value), BODY) for value in rows.values()) - 0.25
         axes = page.axes(left + column * room, page.top, width, sum(heights), "left", "bottom")
         _labelled(axes, look, unit)
-        _draw_bars(axes, rows, heights, max(tops.values()) if alike else tops[unit], look)
+        _draw_bars(axes, rows, heights, max(tops.values()) if alike else tops[unit], predicted, look)
         middles = (sum(heights[:i]) + high / 2 for i, high in enumerate(heights))
         for lines_, y in zip(names if column == 0 else [], middles, strict=False):
             _write(axes, "\n".join(lines_), (0, y), (-5, 0), look, ha="right", fontsize=BODY)
     return page.figure
 
 
-def _draw_bars(axes: Axes, rows: Mapping[str, _Value], heights: list[float], top: float, look: Theme) -> None:
+def _draw_bars(
+    axes: Axes, rows: Mapping[str, _Value], heights: list[float], top: float, predicted: Collection[str], look: Theme
+) -> None:
     axes.set(xlim=(0, top), ylim=(sum(heights), 0))
     axes.yaxis.set_visible(False)
     axes.grid(axis="x", color=look.lane, linewidth=1)
     at = 0.0
-    for high, value in zip(heights, rows.values(), strict=True):
-        y = at + high / 2
-        axes.barh(y, value.middle, 0.22, color=look.fill["train"])
+    for high, (name, value) in zip(heights, rows.items(), strict=True):
+        # The words of the course have their colours, and nothing else has.
+        kind = {"fetch": "read", "prepare": "decode", "train": "train"}.get(name.split(" ")[0])
+        y, color = at + high / 2, look.fill[kind] if kind else look.muted
+        dotted = {"color": "none", "edgecolor": look.ink, "linestyle": ":", "linewidth": 1.2, "clip_on": False}
+        axes.barh(y, value.middle, 0.22, **dotted if name in predicted else {"color": color})
         if value.rounds > 1:
             ends = ([value.low, value.high], [y, y])  # twice: a bright edge shows the whisker on its bar
             for color, width in ((look.background, 3.2), (look.ink, 1.2)):

@@ -42,8 +42,8 @@ class Difference(NamedTuple):
     def __str__(self) -> str:
         """Return all four on one line."""
         return (
-            f"max {self.largest:<8.3g} mean {self.mean:<8.3g} differing {self.differing:<6.1%} "
-            f"by more than 1 {self.above_one:.1%}"
+            f"max {self.largest:<8.3g} mean {self.mean:<8.3g} "
+            f"differing {self.differing:<6.1%} (by more than 1: {self.above_one:.1%})"
         )
 
 
@@ -68,33 +68,6 @@ def table(pairs: Mapping[str, tuple[Any, Any]]) -> str:
     """Return `between` of several pairs as lines of text, one for each name, below a line that says the unit."""
     rows = [(name, f" {between(*pair)}") for name, pair in pairs.items()]
     return str(Table((), rows, caption="differences in grey levels, of 255"))
-
-
-def differences(pairs: Mapping[str, tuple[Any, Any]], *, title: str, levels: float = 4) -> Picture:
-    """Draw one difference image for each pair: from the colour of the page to that of the words, as they differ.
-
-    Parameters
-    ----------
-    pairs : dict of str to (a, b)
-        One to twelve; images of shape (height, width, 3), as `between` takes them.
-    title : str
-    levels : float
-        A difference of so many levels, and any larger one, has the full colour.
-
-    Raises
-    ------
-    ValueError
-        If there are no pairs or more than twelve, or the shapes of one differ.
-    """
-    shown = {name: np.minimum(_apart(*pair).max(-1) / levels, 1) for name, pair in _few(pairs).items()}
-    found = {name: between(*pair) for name, pair in pairs.items()}
-    text = f"{title}\n{table(pairs)}"
-    alt = f"{title}. " + " ".join(f"{name}: largest difference {d.largest:.4g}." for name, d in found.items())
-    below = {name: f"max {d.largest:.4g}, mean {d.mean:.3g}" for name, d in found.items()}
-    # No colour is named: a page may show either theme, or the light one inverted.
-    note = f"the page's colour = equal, that of the words = {levels:g} or more grey levels apart"
-    note += ", in the channel that differs most"
-    return Picture(lambda look: _figure(shown, below, title, note, look), title, alt, text)
 
 
 def gallery(images: Mapping[str, Any], *, title: str, note: str = "") -> Picture:
@@ -136,40 +109,6 @@ def framed(image: Any, boxes: Any) -> np.ndarray:
         image[top:bottom, left:right] = 255, 220, 0
         image[inside] = inner
     return image
-
-
-def opencv_linear(image: np.ndarray, height: int, width: int) -> tuple[np.ndarray, str]:
-    """Return a uint8 image resized as OpenCV's INTER_LINEAR does, and who did it.
-
-    Without OpenCV, in NumPy by the arithmetic of its ``resize.cpp``: half-pixel centres, each weight rounded to a
-    multiple of 1/2048, columns first in whole numbers, then rows, 4 bits dropped before the product and 18 after it.
-
-    Parameters
-    ----------
-    image : ndarray of uint8, shape (h, w, channels)
-    height, width : int
-    """
-    try:
-        import cv2
-    except ImportError:
-        pass
-    else:
-        return cv2.resize(image, (width, height), interpolation=cv2.INTER_LINEAR), f"OpenCV {cv2.__version__}"
-    first, second, left, right = _pairs(image.shape[1], width)
-    wide = image.astype(np.int64)[:, first] * left[:, None] + image.astype(np.int64)[:, second] * right[:, None] >> 4
-    first, second, above, below = _pairs(image.shape[0], height)
-    total = (above[:, None, None] * wide[first] >> 16) + (below[:, None, None] * wide[second] >> 16)
-    return np.clip((total + 2) >> 2, 0, 255).astype(np.uint8), "OpenCV's formula in NumPy (OpenCV is not installed)"
-
-
-def _pairs(n_in: int, n_out: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return for each place of an output the two places of the input that it lies between, and their weights."""
-    place = ((np.arange(n_out) + 0.5) * (n_in / n_out) - 0.5).astype(np.float32)
-    share = place - np.floor(place)
-    share[(place < 0) | (place >= n_in - 1)] = 0
-    first = np.clip(np.floor(place).astype(np.int64), 0, n_in - 1)
-    weights = (np.rint(part * np.float32(2048)).astype(np.int64) for part in (1 - share, share))
-    return first, np.minimum(first + 1, n_in - 1), *weights
 
 
 def _levels(image: Any) -> np.ndarray:

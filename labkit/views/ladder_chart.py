@@ -1,4 +1,7 @@
-"""Many runs on one time axis, one row each: when the accelerator worked, and below it when the pipeline did."""
+"""Many runs on one time axis, one row each: when the accelerator worked, and below it when the pipeline did.
+
+A pipeline that only waits, as for storage, works as little as one that rests: its band is empty.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,12 @@ import numpy as np
 from labkit.common.palette import Theme
 from labkit.common.table import Table
 from labkit.timeline.describe import provenance
-from labkit.timeline.intervals import Intervals, union
+from labkit.timeline.intervals import Intervals, edges_of, union
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
+from labkit.timeline.wording import duration
 from labkit.views.figure_page import MARGIN, SMALL, FigurePage, fit, heading
+from labkit.views.layout.band import FILLED, Band, Kinds
 from labkit.views.picture import DPI, WIDTH, Picture
 
 if TYPE_CHECKING:
@@ -24,6 +29,11 @@ _ROW, _LEFT, _RIGHT = 0.46, 2.35, 2.05
 
 #: Parts of a row, each on top of those before it: from where to where, as shares of its height.
 _BED, _TRAIN, _BAND = (0.0, 1.0), (0.0, 0.7), (0.76, 1.0)
+
+#: From so many cores on the pipeline is said to compute.
+_HALF = 0.5
+#: Parts of the window in which that is asked.
+_COLUMNS = 1000
 
 #: Rows stay readable on one screen up to here.
 MOST = 24
@@ -94,9 +104,16 @@ def _parts(
 ) -> list[tuple[str, list[tuple[float, float]], tuple[float, float]]]:
     """Return the parts of a row, the lowest first: what it is, (start, length) in ms, and from where to where."""
     own = [(0.0, min(window, line.span_ns) / 1e6)]
-    band = cut(line.pipeline_busy, window, int(window / pixels))
+    band = cut(_computes(line, window), window, int(window / pixels))
     work = cut(line.accelerator.busy, window, 0)
     return [("bed", own, _BED), ("gap", own, _TRAIN), ("train", work, _TRAIN), ("decode", band, _BAND)]
+
+
+def _computes(line: Timeline, window: int) -> Intervals:
+    """Return when the pipeline keeps at least half a core busy."""
+    work = Band(Kinds([line], [line.lanes]), 0, line).threads(0, window, _COLUMNS)[:FILLED].sum(axis=0)
+    edges, busy = edges_of(0, window, _COLUMNS), work >= _HALF
+    return union(edges[:-1][busy], edges[1:][busy])
 
 
 def _rate(line: Timeline) -> str:
@@ -106,7 +123,7 @@ def _rate(line: Timeline) -> str:
 
 def _text(lines: Mapping[str, Timeline], title: str, window: int) -> str:
     rows = [
-        (name, "accelerator busy", f"{line.busy:4.0%}", "step", f"{line.step_ms:.1f} ms", _rate(line))
+        (name, "accelerator busy", f"{line.busy:4.0%}", "step", duration(1e6 * line.step_ms), _rate(line))
         for name, line in lines.items()
     ]
     shown = f"  the first {window / 1e6:,.0f} ms shown, or all of a shorter run; figures of the whole run"
@@ -125,7 +142,7 @@ def cut(busy: Intervals, window: int, least: int) -> list[tuple[float, float]]:
 
 
 def _figure(lines: Mapping[str, Timeline], title: str, window: int, look: Theme) -> Figure:
-    key = "blue: the accelerator trains; red: it is idle; thin band: the pipeline works; a row ends with its run"
+    key = "blue: the accelerator trains; red: it is idle; thin band: the pipeline computes; a row ends with its run"
     body = _ROW * len(lines)
     span = WIDTH - _LEFT - _RIGHT
     page = FigurePage(look, heading(title, key), body + 0.62)

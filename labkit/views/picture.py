@@ -20,6 +20,7 @@ from labkit.common.table import Table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+    from PIL import Image
 
 #: Inches of every picture, and pixels per inch of a PNG.
 WIDTH, DPI = 10.0, 100
@@ -30,47 +31,68 @@ COLOURS, PHOTO_COLOURS = 96, 256
 
 _FORMATS = ("png", "svg")
 
-#: A picture on a page: the one in the colours of the page, and its text to unfold. The attribute ``hidden`` holds where
-#: a page drops styles: a notebook that is not trusted. A JPEG is never inverted: it holds photos, and the negative of a
-#: photo shows dark what is bright.
+#: Photos in a row of `Photographs`.
+_COLUMNS = 5
+
+#: A picture on a page: the one in the colours of the page, and its text to unfold. Where a page is so narrow that the
+#: words would be too small, the picture is moved sideways. The attribute ``hidden`` holds where
+#: a page drops styles: a notebook that is not trusted. Photos are never dyed: the negative of a photo shows dark
+#: what is bright.
 _FIGURE = """<figure class="labkit-picture" style="margin:0">
 <style>
+.labkit-picture{{overflow-x:auto}}
 .labkit-picture img{{max-width:100%;height:auto}}
+.labkit-picture img:not(.labkit-photo){{min-width:640px}}
 {dark} .labkit-picture .labkit-light:not(:only-of-type){{display:none}}
-{dark} .labkit-picture .labkit-light:only-of-type:not([src^="data:image/jpeg"])
-{{filter:invert(.93) hue-rotate(180deg) saturate(1.3)}}
+{dark} .labkit-picture .labkit-light:only-of-type:not(.labkit-photo)
+{{filter:url("{dyed}")}}
 {dark} .labkit-picture .labkit-dark{{display:inline!important}}
 </style>
 {images}
 <details><summary>in words</summary><pre>{text}</pre></details>{note}
 </figure>"""
 
+#: What a light picture is seen through on a dark page that has no dark one: it mixes the channels, then bends each. It
+#: was fitted to the pairs of colours of the two themes, first of all to idle time, ground, ink and the insides of what
+#: is hollow, so that mixtures stay mixtures and all words have a contrast of 4.5 to 1. Black on a light teal becomes
+#: white: of the teals the darkest one becomes the lightest.
+_DYED = (
+    "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'><filter id='d' color-interpolation-filters='sRGB'>"
+    "<feColorMatrix values='.575 -1.484 -.039 0 1 -.495 -.469 .006 0 1.021 -.703 -1.021 .913 0 .931 0 0 0 1 0'/>"
+    "<feComponentTransfer><feFuncR type='table' tableValues='.067 .226 .406 .461 .821 1'/>"
+    "<feFuncG type='table' tableValues='.057 .235 .425 .434 .795 1'/>"
+    "<feFuncB type='table' tableValues='.005 .212 .409 .492 .846 1'/></feComponentTransfer></filter></svg>#d"
+)
+
 #: How JupyterLab, Colab, Jupyter Book and Visual Studio Code say that a page is dark.
 DARK = ":is([data-jp-theme-light=false],[theme=dark],[data-theme=dark],.vscode-dark)"
 
 
-def figure_html(images: Mapping[str, bytes], kind: str, width: int, alt: str, text: str, note: str = "") -> str:
+def figure_html(
+    images: Mapping[str, bytes], kind: str, width: int, alt: str, text: str, note: str = "", photos: bool = False
+) -> str:
     """Return an image as HTML, in the theme of the page that shows it, with its text below it to unfold.
 
     Parameters
     ----------
     images : mapping of str to bytes
         The same picture by theme; "" in place of a theme where the reader chose one for every page. A light picture
-        without a dark one is inverted where the page is dark, but for a JPEG.
+        without a dark one is dyed where the page is dark, unless it holds photos.
     kind : str
         What comes after ``image/`` in the name of their format.
     width : int
         Pixels of the page; the image may have more.
     alt, text, note : str
         The note stands below the image, for all to see.
+    photos : bool
     """
     shown = [
-        f'<img class="labkit-{look}"{" hidden" * (look == "dark")} width="{width}" alt="{html.escape(alt)}" '
-        f'src="data:image/{kind};base64,{base64.b64encode(data).decode("ascii")}">'
+        f'<img class="labkit-{look}{" labkit-photo" * photos}"{" hidden" * (look == "dark")} width="{width}" '
+        f'alt="{html.escape(alt)}" src="data:image/{kind};base64,{base64.b64encode(data).decode("ascii")}">'
         for look, data in images.items()
     ]
     note = f"\n<figcaption>{html.escape(note)}</figcaption>" if note else ""
-    return _FIGURE.format(dark=DARK, images="\n".join(shown), text=html.escape(text), note=note)
+    return _FIGURE.format(dark=DARK, dyed=_DYED, images="\n".join(shown), text=html.escape(text), note=note)
 
 
 class Picture:
@@ -85,19 +107,14 @@ class Picture:
         Takes a `Theme`, returns a new matplotlib figure.
     title, alt, text : str
         One line; one or two sentences; all numbers of the picture.
-    name : str, optional
-        Theme in which it is shown; without one, that of ``LABKIT_THEME``, or else that of the page.
     photos : bool
-        There are photos in it: a page gets it as JPEG, and never shows it inverted.
+        There are photos in it: a page gets it with a loss, for both themes, and never shows it dyed.
     """
 
-    def __init__(
-        self, make: Callable[[Theme], Figure], title: str, alt: str, text: str, name: str | None = None,
-        photos: bool = False,
-    ) -> None:  # fmt: skip
-        theme(name)  # an unknown theme is refused here, not when the notebook shows the picture
+    def __init__(self, make: Callable[[Theme], Figure], title: str, alt: str, text: str, photos: bool = False) -> None:
+        theme()  # an unknown theme is refused here, not when the notebook shows the picture
         self.title, self.alt, self.text = title, alt, text
-        self._make, self._theme, self._photos = make, name, photos
+        self._make, self._photos = make, photos
         self._pixels: dict[tuple[str, str], bytes] = {}
 
     def __str__(self) -> str:
@@ -106,7 +123,7 @@ class Picture:
 
     __repr__ = __str__
 
-    def figure(self, theme: str | None = None) -> Figure:
+    def figure(self, name: str | None = None) -> Figure:
         """Return a new matplotlib figure, unknown to pyplot.
 
         Raises
@@ -115,11 +132,11 @@ class Picture:
             If there is no such theme.
         """
         with plain_style():
-            return self._make(self._look(theme))
+            return self._make(theme(name))
 
-    def png(self, theme: str | None = None) -> bytes:
+    def png(self, name: str | None = None) -> bytes:
         """Return the picture as PNG, 100 pixels per inch."""
-        return self._encode(self._look(theme).name, "png")
+        return self._encode(theme(name).name, "png")
 
     def html(self, both: bool = True, note: str = "") -> str:
         """Return the picture for a page, see `figure_html`; not `both` leaves the dark one out: half the size.
@@ -128,17 +145,16 @@ class Picture:
         """
         if fast():
             return figure_html({"": self.png()}, "png", round(WIDTH * DPI), self.alt, self.text, note)
-        asked = asked_for(self._theme)
+        asked = asked_for()
         looks = {"": asked[0]} if len(asked) == 1 else {look: look for look in asked[: 1 + both]}
-        kind = "jpeg" if self._photos else "webp"
-        images = {look: self._encode(name, kind) for look, name in looks.items()}
-        return figure_html(images, kind, round(WIDTH * DPI), self.alt, self.text, note)
+        images = {look: self._encode(name, "webp") for look, name in looks.items()}
+        return figure_html(images, "webp", round(WIDTH * DPI), self.alt, self.text, note, self._photos)
 
-    def svg(self, theme: str | None = None) -> str:
+    def svg(self) -> str:
         """Return the picture as SVG; title and alternative text are in its metadata."""
-        return self._encode(self._look(theme).name, "svg").decode()
+        return self._encode(theme().name, "svg").decode()
 
-    def save(self, path: str | os.PathLike[str], theme: str | None = None) -> Path:
+    def save(self, path: str | os.PathLike[str], name: str | None = None) -> Path:
         """Write the picture as PNG or SVG, by the ending of `path`; aside and renamed.
 
         Raises
@@ -150,7 +166,7 @@ class Picture:
         ending = path.suffix.lower().lstrip(".")
         if ending not in _FORMATS:
             raise ValueError(f"{path} ends in {path.suffix!r}; allowed: {', '.join(f'.{f}' for f in _FORMATS)}")
-        return write_aside(path, self._encode(self._look(theme).name, ending))
+        return write_aside(path, self._encode(theme(name).name, ending))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows: a page in both themes, a PNG with alternative text, and the text equivalent."""
@@ -166,48 +182,49 @@ class Picture:
         }  # fmt: skip
         return data, {"image/png": {"width": width, "height": height, "alt": self.alt}}
 
-    def _look(self, name: str | None) -> Theme:
-        return theme(name or self._theme)
-
     def _encode(self, look: str, form: str) -> bytes:
         if (look, form) in self._pixels:
             return self._pixels[look, form]
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from PIL import Image
+
         out = io.BytesIO()
         with plain_style():
             figure = self._make(theme(look))
-            if form != "svg":
-                self._write_pixels(figure, out, form)
-            else:
+            if form == "svg":
                 known = {"Date": None, "Creator": None, "Title": self.title, "Description": self.alt}
                 figure.savefig(out, format=form, dpi=DPI, metadata=known)
                 return out.getvalue()
-        return self._pixels.setdefault((look, form), out.getvalue())
+            figure.set_dpi(DPI if self._photos else 2 * DPI)
+            canvas = FigureCanvasAgg(figure)
+            canvas.draw()
+        image = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
+        # A notebook shows both, of one drawing.
+        for each in ("png", "webp") if look == asked_for()[0] and not fast() else (form,):
+            self._pixels[look, each] = self._compressed(image, each)
+        return self._pixels[look, form]
 
-    def _write_pixels(self, figure: Figure, out: io.BytesIO, form: str) -> None:
-        """Write a PNG, a JPEG, or a WebP at twice the density.
+    def _compressed(self, image: Image.Image, form: str) -> bytes:
+        """Return a PNG, or a WebP: of photos with a loss, of a drawing at twice the density.
 
         In few colours a drawing takes a third of the size, without a visible change.
         """
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from PIL import Image, PngImagePlugin
 
-        figure.set_dpi(2 * DPI if form == "webp" else DPI)
-        canvas = FigureCanvasAgg(figure)
-        canvas.draw()
-        image = Image.frombuffer("RGBA", canvas.get_width_height(), canvas.buffer_rgba()).convert("RGB")
-        if form == "jpeg":
-            image.save(out, "jpeg", quality=60, optimize=True)
-            return
-        image = image.quantize(
-            PHOTO_COLOURS if self._photos else COLOURS, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE
-        )
-        if form == "webp":
-            image.convert("RGB").save(out, "webp", lossless=True, quality=50, method=2)
-            return
-        words = PngImagePlugin.PngInfo()
-        words.add_itxt("Title", self.title)
-        words.add_itxt("Description", self.alt)
-        image.save(out, "png", optimize=True, pnginfo=words, dpi=(DPI, DPI))
+        lossy, out, words = form == "webp" and self._photos, io.BytesIO(), PngImagePlugin.PngInfo()
+        if form == "png" and not self._photos:
+            image = image.reduce(2)
+        if not lossy:
+            colours = PHOTO_COLOURS if self._photos else COLOURS
+            image = image.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+        if form == "webp":  # a page holds two
+            how = {"quality": 42} if lossy else {"lossless": True, "quality": 50, "method": 2}
+            image.convert("RGB").save(out, form, **how)
+        else:
+            words.add_itxt("Title", self.title)
+            words.add_itxt("Description", self.alt)
+            image.save(out, form, optimize=True, pnginfo=words, dpi=(DPI, DPI))
+        return out.getvalue()
 
 
 class Photographs:
@@ -219,21 +236,19 @@ class Photographs:
     ----------
     paths : mapping of str to path
         The words above a photo, and its file.
-    columns : int
-        Photos in a row.
 
     Raises
     ------
     ValueError
-        If there is no photo, or no column.
+        If there is no photo.
     """
 
-    def __init__(self, paths: Mapping[str, str | os.PathLike[str]], columns: int = 5) -> None:
+    def __init__(self, paths: Mapping[str, str | os.PathLike[str]]) -> None:
         from PIL import Image
 
-        if not paths or columns < 1:
-            raise ValueError(f"{len(paths)} photos in {columns} columns; allowed: at least one of each")
-        self._paths, self._columns = {name: Path(path) for name, path in paths.items()}, columns
+        if not paths:
+            raise ValueError("paths is empty; allowed: at least one photo")
+        self._paths = {name: Path(path) for name, path in paths.items()}
         rows = []
         for name, path in self._paths.items():
             with Image.open(path) as photo:  # reads the header only
@@ -252,12 +267,12 @@ class Photographs:
         from matplotlib.figure import Figure
         from PIL import Image
 
-        look, rows = theme(name), -(-len(self._paths) // self._columns)
+        look, rows = theme(name), -(-len(self._paths) // _COLUMNS)
         out = io.BytesIO()
         with plain_style():
             figure = Figure(figsize=(9, 2 * rows), dpi=60, layout="constrained", facecolor=look.background)
             for number, (words, path) in enumerate(self._paths.items(), 1):
-                axes = figure.add_subplot(rows, self._columns, number)
+                axes = figure.add_subplot(rows, _COLUMNS, number)
                 with Image.open(path) as photo:
                     axes.imshow(photo.convert("RGB"))
                 axes.set_title(words, color=look.ink, parse_math=False)
@@ -269,7 +284,7 @@ class Photographs:
         """Return what a notebook shows: HTML, whose picture has its words in every viewer, a JPEG, and the text."""
         asked = asked_for()
         images = {look if len(asked) > 1 else "": self.jpeg(look) for look in asked}
-        page = figure_html(images, "jpeg", 540, self.alt, self.text)
+        page = figure_html(images, "jpeg", 540, self.alt, self.text, photos=True)
         jpeg = base64.b64encode(self.jpeg()).decode("ascii")
         return {"text/html": page, "image/jpeg": jpeg, "text/plain": self.text}, {"image/jpeg": {"alt": self.alt}}
 

@@ -9,18 +9,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from labkit.common.numbers import whole
 from labkit.common.palette import Theme
-from labkit.timeline.causes import CAUSES
+from labkit.timeline.causes import CAUSES, per_gap
 from labkit.timeline.intervals import Intervals, covered_until, edges_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, VALIDATION, Trace
-from labkit.timeline.wording import duration, percent
+from labkit.timeline.wording import duration
+from labkit.views import legend
 from labkit.views.figure_page import BODY, LINE, MARGIN, SMALL, TITLE, FigurePage, Words, fit, height_of, measure
 from labkit.views.layout import TimelineLayout, texts
 from labkit.views.layout.band import FILLED, IDLE, LAYERS, OPEN, Band
@@ -32,33 +33,27 @@ if TYPE_CHECKING:
 
 __all__ = ["Picture", "compare", "draw", "picture_of"]
 
-#: Steps of a picture, where nothing else is asked for.
-_STEPS = 4
+#: Steps of a picture, and values of a circuit, where nothing else is asked for.
+_STEPS, _VALUES = 4, 20
 
 #: Inches: the busy shares on the right, the longest name on the left, the accelerator, another lane, a CSS pixel of the
 #: band, and between two rows.
 _RIGHT, _NAME, TALL, _LOW, _CSS, SPACE = 0.95, 2.45, 0.4, 0.3, 1 / 62, 0.06
 
-#: Pixels of a column of the band, and inches of a sample in the legend.
-_COLUMN, _SAMPLE = 4, 0.42
+#: Pixels of a column of the band.
+_COLUMN = 4
 
 Steps = int | slice | None
 
 
 def draw(
-    timeline: Trace | Timeline,
-    *,
-    theme: str | None = None,
-    title: str | None = None,
-    steps: Steps = None,
-    lanes: Iterable[str] | None = None,
+    timeline: Trace | Timeline, *, title: str | None = None, steps: Steps = None, lanes: Iterable[str] | None = None
 ) -> Picture:
     """Draw a timeline.
 
     Parameters
     ----------
     timeline : Trace or Timeline
-    theme : {"light", "dark"}, optional
     title : str, optional
         The name of the run by default. Whether the run was measured or modelled is always written below it.
     steps : int or slice, optional
@@ -71,11 +66,9 @@ def draw(
     Raises
     ------
     ValueError
-        If there is no such theme, step or lane.
+        If there is no such step or lane.
     """
-    return picture_of(
-        TimelineLayout([timeline_of(timeline, "drawn")], title=title), theme=theme, steps=steps, lanes=lanes
-    )
+    return picture_of(TimelineLayout([timeline_of(timeline, "drawn")], title=title), steps=steps, lanes=lanes)
 
 
 def compare(
@@ -83,7 +76,6 @@ def compare(
     after: Trace | Timeline,
     *,
     labels: tuple[str, str] = ("before", "after"),
-    theme: str | None = None,
     title: str | None = None,
     steps: int | None = None,
     lanes: Iterable[str] | None = None,
@@ -94,7 +86,6 @@ def compare(
     ----------
     before, after : Trace or Timeline
     labels : pair of str
-    theme : {"light", "dark"}, optional
     title : str, optional
     steps : int, optional
         The number of steps of each, from the first on; four by default, or fewer where one has fewer.
@@ -104,18 +95,28 @@ def compare(
     Raises
     ------
     ValueError
-        If there is no such theme, step or lane, or `labels` are not two.
+        If there is no such step or lane, or `labels` are not two.
     """
     pair = [timeline_of(before, "drawn"), timeline_of(after, "drawn")]
     if steps is not None:
         steps = whole("steps", steps, 1, other="(the same for both)")
-    return picture_of(TimelineLayout(pair, labels, title), theme=theme, steps=steps, lanes=lanes)
+    return picture_of(TimelineLayout(pair, labels, title), steps=steps, lanes=lanes)
+
+
+class Arrow(NamedTuple):
+    """What an arrow leads from and to: a gap by its number, and a time in a lane, by its number, in nanoseconds."""
+
+    gap: int
+    lane: int
+    from_ns: int
+    to_ns: int
 
 
 def picture_of(
-    layout: TimelineLayout, *, theme: str | None = None, steps: Steps = None, lanes: Iterable[str] | None = None
-) -> Picture:
-    """Draw some steps and lanes of a layout; see `draw` and `compare`."""
+    layout: TimelineLayout, *, steps: Steps = None, lanes: Iterable[str] | None = None,
+    mode: str = "band", points: Arrow | None = None,
+) -> Picture:  # fmt: skip
+    """Draw some steps and lanes of a layout, see `draw` and `compare`; or the rows of a mode, and an arrow."""
     timelines, two = layout.timelines, len(layout.timelines) == 2
     wanted = None if lanes is None else [lanes] if isinstance(lanes, str) else list(lanes)
     known = dict.fromkeys(lane.name for timeline in timelines for lane in timeline.lanes)
@@ -123,21 +124,22 @@ def picture_of(
         raise ValueError(f"there is no lane {unknown[0]!r}; allowed: {', '.join(known)}")
     counts = [timeline.steps for timeline in timelines]
     if two and steps is None and all(counts):
-        steps = min(_STEPS, *counts)
-    panels = [_panel(layout, r, steps, wanted) for r in range(len(timelines))]
+        steps = min(_VALUES if texts.of_circuits(timelines) else _STEPS, *counts)
+    panels = [_panel(layout, r, steps, wanted, mode) for r in range(len(timelines))]
     verdict = _verdict(layout, panels, min(counts)) if two else ""
     text = [layout.title, *[verdict] * two]
     for panel, run in zip(panels, layout.runs, strict=True):
         label = f"{run['label']}: " if two else ""
-        text += [f"{label}rows: {', '.join(panel.names)}", f"{label}shown: {panel.steps}, {_range(panel)}"]
+        ends = " to ".join(duration(ns, panel.timeline.run.time_unit) for ns in (panel.first_ns, panel.last_ns))
+        text += [f"{label}rows: {', '.join(panel.names)}", f"{label}shown: {panel.steps}, {ends}"]
         text += [*_shown_gaps(panel), str(panel.timeline)]
     about = [f"{run['heading']}." for run in layout.runs]
     if two:
         about = [f"{run['label']}: {sentence}" for run, sentence in zip(layout.runs, about, strict=True)]
     alt = " ".join([f"{layout.title}: two timelines on one time axis. {verdict}" if two else
                     f"{layout.title}: timeline,", *about])  # fmt: skip
-    make = functools.partial(_draw, layout, verdict, panels)
-    return Picture(make, layout.title, alt, "\n".join(text), theme)
+    make = functools.partial(_draw, layout, verdict, panels, points)
+    return Picture(make, layout.title, alt, "\n".join(text))
 
 
 # -- what to show ------------------------------------------------------------------
@@ -145,11 +147,12 @@ def picture_of(
 
 @dataclass(frozen=True)
 class _Row:
-    """One row of a panel: a lane, or the band of the threads; its name and its height in inches."""
+    """One row of a panel: a lane and how busy it was, or the band of the threads; its name, its height in inches."""
 
     name: str
     height: float
     lane: Lane | None
+    busy: str
     band: Band | None = None
 
 
@@ -183,11 +186,11 @@ class _Panel:
         return [row.name for row in self.rows]
 
 
-def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | None) -> _Panel:
+def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | None, mode: str) -> _Panel:
     timeline, run, drawn = layout.timelines[r], layout.runs[r], layout.drawn[r]
     first, last, which = _zoom(timeline, steps)
     if wanted is None:
-        items = [item for item in layout.rows()["items"] if item["run"] == r]
+        items = [item for item in layout.rows(mode)["items"] if item["run"] == r]
     else:
         lanes = enumerate(drawn["lanes"][: len(timeline.lanes)])
         items = [
@@ -200,7 +203,8 @@ def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | Non
         k, name = item["lane"], item["name"]
         band = layout.bands[r] if k < 0 else None
         height = item["h"] * _CSS if band else _LOW if k else TALL
-        rows.append(_Row(name, height, None if band else timeline.lanes[k], band))
+        lane, busy = (None, "") if band else (timeline.lanes[k], run["lanes"][k]["busy"])
+        rows.append(_Row(name, height, lane, busy, band))
     heading = " · ".join(filter(None, (run["heading"], which)))
     header = (Words(run["label"], weight="bold", most=2), Words(heading, color="muted"))
     return _Panel(r, timeline, first, last, which, tuple(rows), drawn["band"]["most"] if drawn["band"] else 1, header)
@@ -216,7 +220,7 @@ def _zoom(timeline: Timeline, steps: Steps) -> tuple[int, int, str]:
     known = f"the trace holds {count} step{'s' * (count > 1)}, {numbers[0]} to {numbers[-1]}"
     a, b, stride = 0, 0, 1
     if steps is None:
-        b = min(_STEPS, count)
+        b = min(_VALUES if timeline.run.of_cycles else _STEPS, count)
         if len(timeline.gaps):
             longest = timeline.gaps.start_ns[timeline.gaps.length_ns.argmax()]
             a = min(max(int(np.searchsorted(edges, longest, "right")) - 1 - b // 2, 0), count - b)
@@ -228,16 +232,13 @@ def _zoom(timeline: Timeline, steps: Steps) -> tuple[int, int, str]:
     if not 0 <= a < b <= count or stride != 1:
         raise ValueError(f"steps is {steps!r}; allowed: 1 to {count}, or a slice; {known}")
     one, other = numbers[a], numbers[b - 1]
-    name = f"step {one}" if b - a == 1 else f"steps {one}–{other}"
-    which = f"{name} of {count}" if b - a < count else f"all {count} steps" if count > 1 else "the only step"
+    what = "value" if timeline.run.of_cycles else "step"
+    name = f"{what} {one}" if b - a == 1 else f"{what}s {one}–{other}"
+    which = f"{name} of {count}" if b - a < count else f"all {count} {what}s" if count > 1 else f"the only {what}"
     return int(edges[a]), int(edges[b]), which
 
 
 # -- words ---------------------------------------------------------------------------
-
-
-def _range(panel: _Panel) -> str:
-    return f"{duration(panel.first_ns)} to {duration(panel.last_ns)}"
 
 
 def _shown_gaps(panel: _Panel) -> list[str]:
@@ -257,7 +258,8 @@ def _verdict(layout: TimelineLayout, panels: Sequence[_Panel], steps: int) -> st
     count = int(np.searchsorted(panels[0].timeline.step_edges_ns, panels[0].last_ns))
     labels = [run["label"] for run in layout.runs]
     which = f"The first {count} steps" if count > 1 else "The first step"
-    sentence = f"{which}: {duration(before)} {labels[0]}, {duration(after)} {labels[1]}"
+    units = [timeline.run.time_unit for timeline in layout.timelines]
+    sentence = f"{which}: {duration(before, units[0])} {labels[0]}, {duration(after, units[1])} {labels[1]}"
     batches = [t.images / t.steps if t.images else None for t in layout.timelines]
     if batches[0] != batches[1]:
         sizes = " and ".join("an unknown number of" if b is None else f"{b:.4g}" for b in batches)
@@ -294,10 +296,15 @@ class _Axis:
 
     def rectangles(self, start: Any, end: Any, top: Any, bottom: Any, color: str, **more: Any) -> None:
         """Draw rectangles from nanoseconds, and inches below the top: arrays or numbers."""
-        _rectangles(self.axes, np.asarray(start) / 1e6, np.asarray(end) / 1e6, top, bottom, color, **more)
+        from matplotlib.collections import PolyCollection
+
+        start, end, top, bottom = np.broadcast_arrays(np.atleast_1d(start) / 1e6, np.divide(end, 1e6), top, bottom)
+        corners = np.stack([start, bottom, start, top, end, top, end, bottom], axis=-1).reshape(-1, 4, 2)
+        bars = PolyCollection(corners, **{"facecolors": color, "linewidths": 0, **more})
+        self.axes.add_collection(bars, autolim=False)
 
 
-def _draw(layout: TimelineLayout, verdict: str, panels: list[_Panel], look: Theme) -> Figure:
+def _draw(layout: TimelineLayout, verdict: str, panels: list[_Panel], points: Arrow | None, look: Theme) -> Figure:
     """Lay the page out and draw it."""
     left = min(max(measure(n, BODY, "bold") for p in panels for n in p.names), _NAME) + MARGIN + 0.1
     width = WIDTH - left - _RIGHT
@@ -307,7 +314,8 @@ def _draw(layout: TimelineLayout, verdict: str, panels: list[_Panel], look: Them
     body = sum(height_of(p.header) + 0.06 + p.height for p in panels) + 0.14 * (len(panels) - 1)
     head = [Words(layout.title, TITLE, weight="bold", most=2), Words(verdict)]
     layers = texts.layers(layout.timelines)
-    page = FigurePage(look, head, body + 0.62 + 0.24 * len(_legend_rows(layers, _may_be_seen(layout, panels))) + 0.08)
+    unit = "cycles" if texts.of_circuits(layout.timelines) else "milliseconds"
+    page = FigurePage(look, head, body + 0.62 + 0.24 * len(legend.rows_of(layers, _may_be_seen(layout, panels))) + 0.08)
     y = page.top
     for i, panel in enumerate(panels):
         y = page.paragraphs(panel.header, y + 0.14 * (i > 0)) + 0.06
@@ -315,11 +323,29 @@ def _draw(layout: TimelineLayout, verdict: str, panels: list[_Panel], look: Them
         axes = page.axes(left, y, width, panel.height, *["bottom"] * last)
         axes.set(xlim=(panel.first_ns / 1e6, (panel.first_ns + span) / 1e6), ylim=(panel.height, 0))
         _time_axis(axes, labelled=last)
-        _Pen(page, layout, colours, _Axis(axes, left, y, width, panel.first_ns, span), panel, seen).rows()
+        pen = _Pen(page, layout, colours, _Axis(axes, left, y, width, panel.first_ns, span), panel, seen)
+        pen.rows()
+        if points:
+            pen.arrow(points)
         y += panel.height
-    page.write(left + width / 2, y + 0.4, "milliseconds since the start of the window", SMALL, look.muted, ha="center")
-    _draw_legend(page, layers, colours, sorted(seen), y + 0.62)
+    page.write(left + width / 2, y + 0.4, f"{unit} since the start of the window", SMALL, look.muted, ha="center")
+    legend.draw(page, layers, colours, sorted(seen), y + 0.62)
     return page.figure
+
+
+def _may_be_seen(layout: TimelineLayout, panels: list[_Panel]) -> list[int]:
+    """Return the layers of all that the rows hold, in view or not: as much room the legend has."""
+    found = {IDLE, OPEN}
+    for panel in panels:
+        lanes = [row.lane for row in panel.rows if row.lane is not None]
+        if any(row.band for row in panel.rows):
+            lanes += [panel.timeline.lanes[k] for k in layout.bands[panel.run].lanes]
+            found |= {len(LAYERS)} if layout.bands[panel.run].cores else set()
+        for lane in lanes:
+            for code in np.unique(layout.kinds.of(panel.run, lane)).tolist():
+                kind = layout.kinds.table[code]
+                found |= {kind.layer, *[kind.waits] * (kind.share < 1)}
+    return sorted(found)
 
 
 def _time_axis(axes: Axes, labelled: bool) -> None:
@@ -360,16 +386,37 @@ class _Pen:
             if row.lane is None:
                 self._band(row, y)
             else:
-                self.page.write(self.right + 0.1, middle, percent(row.lane.share), weight=weight)
+                self.page.write(self.right + 0.1, middle, row.busy, weight=weight)
                 self._lane(row.lane, y, row.height)
             if i == 0:
                 self._gaps(y, row.height)
             y += row.height + SPACE
 
+    def arrow(self, points: Arrow) -> None:
+        """Outline a gap and what it waited for, and draw an arrow from the one to the other."""
+        panel, axis, ends = self.panel, self.axis, []
+        band = next((k for k, row in enumerate(panel.rows) if row.lane is None), 0)
+        lane = panel.timeline.lanes[points.lane]
+        place = next((k for k, row in enumerate(panel.rows) if row.lane is lane), band)
+        gap = panel.timeline.gaps[points.gap]
+        times = (gap.start_ns, gap.start_ns + gap.length_ns), points[2:]
+        for row, (start, end) in zip((0, place), times, strict=True):
+            y = LINE + sum(above.height + SPACE for above in panel.rows[:row])
+            start, end = (min(max(ns, panel.first_ns), panel.last_ns) for ns in (start, end))
+            bottom = y + panel.rows[row].height
+            for color, width in ((self.look.background, 4), (self.look.ink, 2)):
+                edge = {"edgecolors": color, "linewidths": width, "zorder": 6}
+                axis.rectangles(start, end, y, bottom, "none", **edge)
+            ends.append((start / 1e6, end / 1e6, y, bottom))
+        (first, last, _, low), (start, end, high, _) = ends
+        to = (start + end) / 2
+        style = {"arrowstyle": "-|>", "mutation_scale": 16, "shrinkA": 0, "shrinkB": 0, "lw": 2, "color": self.look.ink}
+        axis.axes.annotate("", (to, high), (min(max(to, first), last), low - 0.12), arrowprops=style, zorder=7)
+
     def _stack(self, threads: np.ndarray, y: float, high: float, most: int) -> None:
         """Draw how many of `most` threads do what, from below: work filled, above it hollow what is waited for."""
         axis, base, columns = self.axis, y + high, threads.shape[1]
-        edges = np.linspace(axis.first_ns, axis.first_ns + axis.span_ns, columns + 1)
+        edges = edges_of(axis.first_ns, axis.first_ns + axis.span_ns, columns)
         edges = np.minimum(edges, self.panel.last_ns).repeat(2)[1:-1] / 1e6
         below = np.zeros(2 * columns)
         for k in np.flatnonzero(threads.any(axis=1)).tolist():
@@ -426,20 +473,23 @@ class _Pen:
         inches = axis.inches(end - start)
         # A line of the background keeps neighbours of one colour apart.
         wide = np.flatnonzero(~around[owner] & (inches >= 6 / DPI))
-        _lines(axis.axes, end[wide] / 1e6, y, y + high, self.look.lane, zorder=3.2)
+        _lines(axis.axes, end[wide[np.isin(end[wide], start)]] / 1e6, y, y + high, self.look.lane, zorder=3.2)
         wide = wide[inches[wide] >= 0.3]
         for i in wide.tolist() if len(wide) <= 80 else []:
             kind = kinds.table[codes[owner[i]]]
             label = self._label(lane, kind.category, int(start[i]), int(end[i]))
             if kind.layer != IDLE and measure(label, SMALL) + 0.1 <= inches[i]:
-                color = self.colours["on"][kind.layer] if kind.share > 0.5 else self.look.ink
+                k = kind.layer if kind.share > 0.5 else kind.waits
+                inside, on = ("tint", self.look.ink) if FILLED <= k < OPEN else ("fill", self.colours["on"][k])
+                # Where one part is filled and one hollow, the ground of the words is that of the larger part alone.
+                ground = {"facecolor": self.colours[inside][k], "linewidth": 0, "pad": 1.5}
                 x = axis.middle(int(start[i]), int(end[i]))
-                self.page.write(x, axis.top + y + high / 2, label, SMALL, color, ha="center")
+                self.page.write(x, axis.top + y + high / 2, label, SMALL, on, ha="center", bbox=ground)
 
     def _label(self, lane: Lane, category: int, start_ns: int, end_ns: int) -> str:
         timeline, word = self.panel.timeline, CATEGORIES[category]
         named = _named_at(timeline, lane, (start_ns + end_ns) // 2)
-        if word == "train" and named != VALIDATION and lane.kind != "script":
+        if word == "train" and named != VALIDATION and lane.kind != "script" and not timeline.run.of_cycles:
             return _step_at(timeline, lane, start_ns)
         return named if lane.kind in ("script", "accelerator", "unit") else texts.LABELS.get(word, word).split(": ")[-1]
 
@@ -460,8 +510,10 @@ class _Pen:
         axis.rectangles(edges[tall], edges[tall + 1], y, y + high * share[tall], look.gap, zorder=2)
         self.seen |= {IDLE} if len(gaps) else set()
         taken: list[tuple[float, float]] = []
-        for i in visible[np.argsort(-gaps.length_ns[visible], kind="stable")][:200].tolist():
-            length, cause = duration(int(gaps.length_ns[i])), CAUSES[kinds[i]]
+        told = visible[(end - start == gaps.length_ns)[visible]]  # a length stands on what is that long
+        for i in told[np.argsort(-gaps.length_ns[told], kind="stable")][:200].tolist():
+            length = duration(int(gaps.length_ns[i]), panel.timeline.run.time_unit)
+            cause = per_gap.word(CAUSES[kinds[i]])
             longest = [[f"idle {length}: {cause}"], [f"{length} {cause}"], [length, cause]]
             choices = [*longest * (cause != "unknown"), [length]]
             lines = next((c for c in choices if max(measure(t, SMALL, "bold") for t in c) + 0.1 <= inches[i]), None)
@@ -477,14 +529,6 @@ class _Pen:
                 taken.append((x - half, x + half))
                 _lines(axis.axes, [(start[i] + end[i]) / 2e6], y - 0.02, y + 0.03, look.ink, zorder=3)
                 self.page.write(x, axis.top + y - 0.1, length, SMALL, ha="center")
-
-
-def _rectangles(axes: Axes, start: Any, end: Any, top: Any, bottom: Any, color: str, **more: Any) -> None:
-    from matplotlib.collections import PolyCollection
-
-    start, end, top, bottom = np.broadcast_arrays(np.atleast_1d(start), end, top, bottom)
-    corners = np.stack([start, bottom, start, top, end, top, end, bottom], axis=-1).reshape(-1, 4, 2)
-    axes.add_collection(PolyCollection(corners, **{"facecolors": color, "linewidths": 0, **more}), autolim=False)
 
 
 def _lines(axes: Axes, x: Iterable[float], top: float, bottom: float, color: str, **more: Any) -> None:
@@ -507,57 +551,3 @@ def _named_at(timeline: Timeline, lane: Lane, at_ns: int) -> str:
     """Return the name of the innermost span of a lane at an instant."""
     open_ = np.flatnonzero((lane.start_ns <= at_ns) & (lane.end_ns > at_ns))
     return timeline.names[lane.name_id[open_[-1]]] if len(open_) else ""
-
-
-# -- legend ------------------------------------------------------------------------------
-
-
-def _may_be_seen(layout: TimelineLayout, panels: list[_Panel]) -> list[int]:
-    """Return the layers of all that the rows hold, in view or not: as much room the legend has."""
-    found = {IDLE, OPEN}
-    for panel in panels:
-        lanes = [row.lane for row in panel.rows if row.lane is not None]
-        if any(row.band for row in panel.rows):
-            lanes += [panel.timeline.lanes[k] for k in layout.bands[panel.run].lanes]
-            found |= {len(LAYERS)} if layout.bands[panel.run].cores else set()
-        for lane in lanes:
-            for code in np.unique(layout.kinds.of(panel.run, lane)).tolist():
-                kind = layout.kinds.table[code]
-                found |= {kind.layer, *[kind.waits] * (kind.share < 1)}
-    return sorted(found)
-
-
-def _legend_rows(layers: list[dict[str, str]], shown: list[int]) -> list[list[int]]:
-    """Return which layers stand in which row of the legend."""
-    rows: list[list[int]] = [[]]
-    x = MARGIN
-    for k in shown:
-        width = _SAMPLE + measure(layers[k]["label"], SMALL) + 0.2
-        if rows[-1] and x + width > WIDTH - MARGIN:
-            rows.append([])
-            x = MARGIN
-        rows[-1].append(k)
-        x += width
-    return rows
-
-
-def _draw_legend(
-    page: FigurePage, layers: list[dict[str, str]], colours: dict[str, Any], seen: list[int], y: float
-) -> None:
-    """Draw a sample and the words of each layer that occurs in the picture."""
-    axes = page.axes(0, 0, WIDTH, page.height)
-    axes.set(xlim=(0, WIDTH), ylim=(page.height, 0), zorder=2)
-    axes.axis("off")
-    for number, row in enumerate(_legend_rows(layers, seen)):
-        x, middle = MARGIN, y + 0.12 + 0.24 * number
-        for k in row:
-            label, look = layers[k]["label"], layers[k]["look"]
-            if look == "line":
-                axes.plot([x, x + 0.34], [middle] * 2, color=page.look.ink, linewidth=1, linestyle=(0, (4, 3)))
-            else:
-                inside = {"hollow": "tint", "outline": None}.get(look, "fill")
-                color = colours[inside][k] if inside else "none"
-                edge = colours["fill"][k] if look in ("hollow", "outline") else "none"
-                _rectangles(axes, x, x + 0.34, middle - 0.07, middle + 0.07, color, edgecolors=edge, linewidths=1.0)
-            page.write(x + _SAMPLE, middle, label, SMALL)
-            x += _SAMPLE + measure(label, SMALL) + 0.2

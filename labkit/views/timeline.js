@@ -130,10 +130,12 @@ export function columns({ start, end, total }, first, last, width, narrow) {
 // -- numbers as words -----------------------------------------------------------------------------------------------
 
 const grouped = (x, digits = 0) => x.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
-const exactly = (ns) => (ns / 1e6).toFixed(3);
+const between = (from, to, { cycle_ns: cycle }) => cycle ? `cycles ${grouped(from / cycle)} to ${grouped(to / cycle)}`
+  : `${(from / 1e6).toFixed(3)} to ${(to / 1e6).toFixed(3)} ms`;
 const joined = (...words) => words.filter(Boolean).join(" · ");
 
-export function duration(ns) {
+export function duration(ns, { cycle_ns: cycle } = {}) {
+  if (cycle) return `${grouped(ns / cycle)} cycle${ns === cycle ? "" : "s"}`;
   if (ns < 1e3) return `${grouped(ns)} ns`;
   const [x, unit] = ns < 1e6 ? [ns / 1e3, "µs"] : [ns / 1e6, "ms"];
   return `${grouped(x, x >= 999.95 ? 0 : x >= 9.995 ? 1 : 2)} ${unit}`;
@@ -264,7 +266,7 @@ function paint(view, pen, top, width, height, all = false) {
   pen.clip(0, top, width, height - AXIS);
   for (const head of plan.heads) {
     const { label, heading, edge } = view.layout.runs[head.run], y = top + head.y - scroll + head.h / 2;
-    const parts = [label, compared && `${compared} steps: ${duration(edge[compared])}`, ...heading.split(" · ")];
+    const parts = [label, compared && `${compared} ${view.layout.counted}s: ${duration(edge[compared], view.layout)}`, ...heading.split(" · ")];
     while (parts.length > 1 && textWidth(joined(...parts), 12, true) > right - 12) parts.pop();
     pen.text(4, y, elide(joined(...parts), right - 12, 12, true), 12, colours.ink, "left", true);
   }
@@ -379,8 +381,8 @@ function paintShare(view, pen, share, base, size, y, h, layer) {
 }
 
 function paintSpan(view, pen, s, i, x, y, w, h) {
-  const { fill, on, tint, ink, background } = view.colours, { layers, runs, categories } = view.layout;
-  for (const [layer, from, to] of view.shown(s)) {
+  const { fill, on, tint, ink, background } = view.colours, { layers, runs, categories } = view.layout, shown = view.shown(s);
+  for (const [layer, from, to] of shown) {
     const { look } = layers[layer], top = y + h * (1 - to), high = h * (to - from);
     view.seen.add(layer);
     if (look === "idle") return paintIdle(view, pen, x, y, w, h);
@@ -388,12 +390,16 @@ function paintSpan(view, pen, s, i, x, y, w, h) {
     pen.rect(x, top, w, high, look === "hollow" ? tint[layer] : fill[layer]);
     if (look === "hollow" && high > 2) pen.box(x + 0.5, top + 0.5, w - 1, high - 1, fill[layer]);
   }
-  if (!view.shown(s).length) return;
+  if (!shown.length) return;
   if (w > 4 && h > 3) pen.rect(x + w - 0.6, y, 0.6, h, background); // neighbours of one colour stay two
   if (h < 10 || w < 26) return;
   const step = stepOf(s, i), name = categories[s.category].key === "train" && step >= 0 ? `step ${step}` : runs[s.run].names[s.name[i]];
-  const words = [name, layers[s.layer].label.split(": ").pop()].find((choice) => textWidth(choice, 11) + 8 <= w); // whole words, or none
-  if (words) pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, s.share > 0.5 ? on[s.layer] : ink, "center");
+  const [layer, from, to] = shown.reduce((one, other) => other[2] - other[1] > one[2] - one[1] ? other : one), mixed = to - from < 1;
+  const fits = (choice) => textWidth(choice, 11) + (mixed ? 20 : 8) <= w, hollow = layers[layer].look === "hollow";
+  const words = [name, layers[s.layer].label.split(": ").pop()].find(fits), size = words && textWidth(words, 11) + 8;
+  if (!words) return; // whole words, or none; behind them the ground is that of the larger part alone
+  if (mixed) pen.rect(x + (w - size) / 2, y + 1, size, h - 2, hollow ? tint[layer] : fill[layer]);
+  pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, hollow ? ink : on[layer], "center");
 }
 
 // Idle time: in its strong colour, with the first of several words that fits.
@@ -411,7 +417,7 @@ function paintGaps(view, pen, p, y) {
   paintShare(view, pen, share, share.map((part) => 1 - part), 1, y, p.h, view.idle);
   for (let i = above(gap.end, view.first); i < gap.start.length && gap.start[i] < view.last; i++) {
     if (gap.length[i] < WIDE * view.pixel) continue;
-    const [x, x2] = view.edges(gap.start[i], gap.end[i], 3), words = duration(gap.length[i]), kind = gaps.kinds[gap.kind[i]];
+    const [x, x2] = view.edges(gap.start[i], gap.end[i], 3), words = duration(gap.length[i], view.layout), kind = gaps.kinds[gap.kind[i]];
     paintIdle(view, pen, x, y, x2 - x, p.h, ...(kind === "unknown" ? [] : [`idle ${words}: ${kind}`, `${words} ${kind}`]), words);
   }
 }
@@ -424,17 +430,18 @@ function paintOutlines(view, pen, top, asked) {
     if (x2 < x) return null;
     const { y, h } = !p.band && item.row || { y: 0, h: p.lane.height ?? p.h }, around = [x - 1, top + p.y + y - 1, Math.max(x2 - x, 2) + 2, h + 2];
     for (const [colour, width] of [[background, 5], [ink, 2.5]]) pen.box(...around, colour, item === asked ? 1.6 * width : width);
-    return { x, x2, high: top + p.y + y };
+    return { x, x2, high: top + p.y + y, low: top + p.y + y + h, tip: top + p.y + y + (p.band ? 10 : -2) };
   });
   if (!chosen || !waited) return;
-  const to = (waited.x + waited.x2) / 2, from = clamp(to, chosen.x, chosen.x2), tip = waited.high - 2;
-  const path = `M${rounded(from)} ${rounded(chosen.high + 4)}L${rounded(to)} ${rounded(tip - 8)}`;
+  // From the edge of the gap, whose words stand inside, to the edge of a span beside its words, or into the band.
+  const to = Math.min(waited.x + 7, (waited.x + waited.x2) / 2), from = clamp(to, chosen.x, chosen.x2), { tip } = waited;
+  const path = `M${rounded(from)} ${rounded(chosen.low + 1)}L${rounded(to)} ${rounded(tip - 8)}`;
   for (const [colour, width] of [[background, 7], [ink, 2.5]]) pen.line(path, colour, width);
   pen.shape([to, tip, to - 7, tip - 10, to + 7, tip - 10], ink);
 }
 
 function paintAxis(view, pen, y) {
-  const { left, right, width, colours: { muted } } = view, unit = view.last - view.first < 2e4 ? 1e3 : 1e6;
+  const { left, right, width, colours: { muted } } = view, cycle = view.layout.cycle_ns, unit = cycle || (view.last - view.first < 2e4 ? 1e3 : 1e6);
   pen.rect(left, y, right - left, 1, muted);
   const { at, digits } = ticks(view.first / unit, view.last / unit, (right - left) / 85);
   let free = left - 26;
@@ -446,7 +453,7 @@ function paintAxis(view, pen, y) {
     free = where + half + 8;
     pen.text(where, y + 12, words, 11, muted, "center");
   }
-  pen.text(left - 30, y + 12, unit === 1e6 ? "ms" : "µs", 11, muted, "right");
+  pen.text(left - 30, y + 12, cycle ? "cycles" : unit === 1e6 ? "ms" : "µs", 11, muted, "right");
 }
 
 function paintMeasure(view, pen, top, below) {
@@ -455,7 +462,7 @@ function paintMeasure(view, pen, top, below) {
   if (b < a) return;
   veil(pen, 0.14, a, top, b - a, below - top, ink);
   for (const x of [a, b]) pen.rect(x - 0.75, top, 1.5, below - top, ink);
-  const words = duration(measured.to - measured.from), size = textWidth(words, 12, true) + 8;
+  const words = duration(measured.to - measured.from, view.layout), size = textWidth(words, 12, true) + 8;
   const x = clamp((a + b) / 2, left + size / 2, right - size / 2);
   pen.rect(x - size / 2, below - 18, size, 16, background);
   pen.box(x - size / 2, below - 18, size, 16, ink);
@@ -473,7 +480,7 @@ function paintSample(view, pen, x, y, w, h, layer) {
 // Title, lanes and legend as one picture, with the pen that is made for a height.
 function paintSheet(view, penOf) {
   const { colours, width, layout } = view, body = view.plan.height + AXIS;
-  const lines = [layout.title, ...layout.runs.map((run) => run.head)], top = 10 + lines.length * 18;
+  const lines = [layout.title, ...(view.plan.heads.length ? [] : layout.runs.map((run) => run.head))], top = 10 + lines.length * 18;
   const all = layout.layers.map(({ label }, layer) => ({ label, layer })), legend = all.filter(({ layer }) => view.seen.has(layer));
   const cell = Math.max(0, ...legend.map(({ label }) => textWidth(label, 12))) + 52;
   const across = Math.max(Math.floor((width - 8) / cell), 1), height = top + body + 14 + Math.ceil(legend.length / across) * 20;
@@ -495,16 +502,16 @@ function paintSheet(view, penOf) {
 // -- words ----------------------------------------------------------------------------------------------------------
 
 function spanWords(layout, { series: s, i, from, to }) {
-  const run = layout.runs[s.run], lane = run.lanes[s.lane].name, [thread] = run.threads[s.thread], name = run.names[s.name[i]];
+  const run = layout.runs[s.run], lane = run.lanes[s.lane].name, [thread, kind] = run.threads[s.thread], name = run.names[s.name[i]];
   const step = stepOf(s, i), during = run.number[above(run.edge, from) - 1];
-  const when = step >= 0 ? `step ${step}` : during === undefined ? "" : `during step ${during}`;
+  const when = step >= 0 ? `${layout.counted} ${step}` : during === undefined ? "" : `during ${layout.counted} ${during}`;
   const { label } = layout.layers[s.around ? s.layer : s.share ? s.layer : s.waits], part = s.share > 0 && s.share < 1;
-  const what = joined(duration(to - from), label, part && `${percent(s.share)} of it on a core, else ${layout.layers[s.waits].label}`);
-  const where = joined(`thread ${thread}`, lane !== thread && `lane ${lane}`, run.label);
-  return [name, what, where, `${exactly(from)} to ${exactly(to)} ms`, joined(when, ordinal(layout, run, s.name[i], from))];
+  const what = joined(duration(to - from, layout), label, part && `${percent(s.share)} of it on a core, else ${layout.layers[s.waits].label}`);
+  const where = joined(`${kind === "unit" ? kind : "thread"} ${thread}`, lane !== thread && `lane ${lane}`, run.label);
+  return [name, what, where, between(from, to, layout), joined(when, ordinal(layout, run, s.name[i], from))];
 }
 
-// How many spans of this name began before: one operation per image makes it the number of the image.
+// How many spans of this name began before: one operation per image, or row or text, makes it the number of that.
 function ordinal(layout, run, name, t) {
   const starts = exported(run).flatMap((s) => named(s, new Set([name])).map((i) => s.start[i]));
   const all = starts.length, place = starts.filter((start) => start < t).length + 1;
@@ -514,12 +521,12 @@ function ordinal(layout, run, name, t) {
 
 function gapWords(layout, { run: r, i, from, to, cause }, outlined) {
   const run = layout.runs[r], { gap, gaps } = run, name = run.names[gap.for_name[i]], lane = run.lanes[cause?.lane]?.name;
-  const head = `Gap ${grouped(i + 1)} of ${grouped(gap.start.length)}${run.label ? `, ${run.label}` : ""}: ${duration(to - from)}`;
+  const head = `Gap ${grouped(i + 1)} of ${grouped(gap.start.length)}${run.label ? `, ${run.label}` : ""}: ${duration(to - from, layout)}`;
   return [
-    `${head}, ${exactly(from)} to ${exactly(to)} ms`,
+    `${head}, ${between(from, to, layout)}`,
     gaps.texts[i] ?? `Mostly ${gaps.kinds[gap.kind[i]]}${name ? `: ${name}` : ""}.`,
     gaps.parts[i] && `of which ${gaps.parts[i]}`,
-    lane && `Waited for ${name || "span"} on ${lane}, ${exactly(cause.from)} to ${exactly(cause.to)} ms${outlined ? " (outlined)" : ""}.`,
+    lane && `Waited for ${name || "span"} on ${lane}, ${between(cause.from, cause.to, layout)}${outlined ? " (outlined)" : ""}.`,
   ];
 }
 
@@ -536,18 +543,18 @@ function stopsFrom(layout, gap) {
   const place = ({ series, i, from }) => ordinal(layout, run, series.name[i], from);
   const threads = layout.series.filter((s) => cause && s.run === gap.run && run.lanes[s.lane].kind === "pipeline");
   const around = threads.map((s) => itemOf(s, above(s.start, cause.from) - 1)).filter((open) => open.to >= cause.to && size(open) > size(cause));
-  const photo = around.sort((a, b) => size(a) - size(b)).find((open) => place(open).startsWith("image "));
-  const words = photo && [`One photo: ${place(photo)}`, `${duration(size(photo))} from the first operation to the last one`];
+  const photo = around.sort((a, b) => size(a) - size(b)).find((open) => place(open).startsWith(`${run.noun} `));
+  const words = photo && [`One ${run.noun === "image" ? "photo" : run.noun}: ${place(photo)}`, `${duration(size(photo), layout)} from the first operation to the last one`];
   return photo ? [gap, cause, { ...photo, words }] : null;
 }
 
 function measureWords(layout, { from, to }) {
-  const lines = [`Measured: ${duration(to - from)}, ${exactly(from)} to ${exactly(to)} ms`];
+  const lines = [`Measured: ${duration(to - from, layout)}, ${between(from, to, layout)}`];
   for (const { gap, edge, span_ns, label } of layout.runs) {
     const idle = gap.start.reduce((sum, t, i) => sum + Math.max(Math.min(gap.end[i], to) - Math.max(t, from), 0), 0);
     const end = Math.min(to, span_ns), steps = above(edge, to, 1) - above(edge, from, 1);
-    const ends = steps === 1 ? "1 step ends here" : `${grouped(steps)} steps end here`;
-    if (end > from) lines.push(`${label ? `${label}: ` : ""}accelerator idle ${duration(idle)} (${percent(idle / (end - from))}), ${ends}`);
+    const ends = steps === 1 ? `1 ${layout.counted} ends here` : `${grouped(steps)} ${layout.counted}s end here`;
+    if (end > from) lines.push(`${label ? `${label}: ` : ""}${layout.idle} ${duration(idle, layout)} (${percent(idle / (end - from))}), ${ends}`);
   }
   return lines;
 }
@@ -585,7 +592,7 @@ export class View {
   constructor(el, data, look) {
     el.insertAdjacentHTML("beforeend", look.page);
     const root = el.lastElementChild;
-    Object.assign(this, { el, root, look, hidden: new Set(), seen: new Set(), mode: "band", scroll: 0, painted: 0 });
+    Object.assign(this, { el, root, look, hidden: new Set(), seen: new Set(), mode: look.mode ?? "band", scroll: 0, painted: 0 });
     this.range = look.last ? { first: 0, last: look.last } : {}; // the part of the axis that is seen, if it is not all
     for (const node of root.querySelectorAll("[data-part]")) this[node.dataset.part] = node;
     for (const node of root.querySelectorAll("button")) node.title = node.getAttribute("aria-label");
@@ -617,11 +624,12 @@ export class View {
 
   // Show another layout; the part of the axis that is seen stays, unless all of it was seen.
   update(data) {
-    const layout = this.layout = parse(data), [run, other] = layout.runs;
+    const layout = this.layout = parse(data), [run, other] = layout.runs, at = this.look.points;
     this.first = 0;
     this.last = this.span = Math.max(layout.span_ns, 1);
     this.keep(this.range);
-    this.selected = this.measured = this.themeName = null; // an item, see itemOf; from and to; what the colours are for
+    this.measured = this.themeName = null; // from and to; what the colours are for
+    this.selected = at ? { ...itemOf(run.gap, at.gap), cause: { run: 0, ...at } } : null; // see itemOf; what a page points at
     this.idle = layout.layers.findIndex(({ look }) => look === "idle");
     this.title.textContent = layout.title;
     this.heads.textContent = other || this.look.heading === false ? "" : ` ${joined("", run.heading) && `· ${run.heading}`}`;
@@ -648,7 +656,7 @@ export class View {
     const mine = this.plan.items.filter((p) => p.run === run);
     return mine.find((p) => p.lane.index === lane) ?? mine.find((p) => p.band?.lanes.includes(lane));
   }
-  lanesHeight() { return Math.min(this.plan.height, Math.max((this.look.height ?? 520) - AXIS, 60)); }
+  lanesHeight() { return Math.min(this.plan.height, 520 - AXIS); }
 
   legendEntry({ label, look }, layer) {
     const inside = `<canvas aria-hidden="true"></canvas><span>${label}</span>`, act = JSON.stringify(["hide", layer]);
@@ -688,7 +696,7 @@ export class View {
     // Out of the page, as the cells that JupyterLab has scrolled away, or between two style sheets: the observer reports
     // the return of a width only where it has reported the 0; until then, try every frame.
     if (!this.root.clientWidth) return this.observed && this.later();
-    const theme = this.look.theme ?? themeOf(), width = Math.max(this.root.clientWidth - 16, 120);
+    const theme = themeOf(), width = Math.max(this.root.clientWidth - 16, 120);
     if (theme !== this.themeName || width !== this.width) this.recolour(theme, width);
     this.height = this.lanesHeight() + AXIS;
     this.canvas.style.height = `${this.height}px`;
@@ -699,10 +707,10 @@ export class View {
 
   get right() { return this.width - (this.width > 420 ? RIGHT : 8); }
   get pixel() { return (this.last - this.first) / (this.right - this.left); }
-  // Of two runs that are shown from their start for the same number of steps: how many; else 0.
+  // Of two runs that are shown from their start for the same number of steps: how many (the faster one may have taken twice as many by then); else 0.
   get compared() {
     const { runs } = this.layout, asked = runs.length > 1 && this.first === 0 && this.last === this.look.last;
-    return asked ? Math.max(0, ...runs.map(({ edge }) => edge.indexOf(this.last))) : 0;
+    return (asked && runs.map(({ edge }) => edge.indexOf(this.last)).find((n) => n > 0 && runs.every(({ edge }) => edge[n] <= this.last))) || 0;
   }
   x(t) { return this.left + (t - this.first) / this.pixel; }
   edges(from, to, beyond) { return [Math.max(this.x(from), this.left - beyond), Math.min(this.x(to), this.right + beyond)]; }
@@ -713,7 +721,7 @@ export class View {
     this.first = clamp((first + last - size) / 2, 0, this.span - size);
     this.last = this.first + size;
     Object.assign(this.range, size < this.span ? { first: this.first, last: this.last } : { first: undefined });
-    this.describe(quiet ? "" : `${duration(this.first)} to ${duration(this.last)}`);
+    this.describe(quiet ? "" : `${duration(this.first, this.layout)} to ${duration(this.last, this.layout)}`);
     this.later();
   }
 
@@ -725,7 +733,7 @@ export class View {
   }
 
   pan(share) { const by = share * (this.last - this.first); this.show(this.first + by, this.last + by); }
-  all() { this.show(0, this.span); }
+  all() { this.show(0, this.last - this.first < this.span ? this.span : this.look.last ?? this.span); }
   scrollBy(pixels) { this.scroll += pixels; this.later(); }
 
   fit() {
@@ -794,6 +802,12 @@ export class View {
     this.say(item ? this.spoken : "selection cleared");
     this.later();
     if (item && this.tour?.step < 3) this.moveOn(item);
+    if (item && this.look.letter) this.pick(item); // the page asks which step waits, or which lane
+  }
+
+  pick({ run, lane, row, from }) {
+    const { number, edge, lanes } = this.layout.runs[run], step = row ? null : number[above(edge, from) - 1], { letter } = this.look;
+    this.root.dispatchEvent(new CustomEvent("labkit-pick", { bubbles: true, detail: { letter, step, lane: lanes[lane].name } }));
   }
 
   // Select something, and bring it into sight: a gap with what it waited for, as far as that is not much longer than the
@@ -892,7 +906,7 @@ export class View {
     }
     this.matches = { series, list: list.sort((a, b) => a.run - b.run || a.from - b.from) };
     const time = list.reduce((sum, { from, to }) => sum + to - from, 0);
-    this.found.textContent = list.length ? `${grouped(list.length)} found, ${duration(time)}` : "none found";
+    this.found.textContent = list.length ? `${grouped(list.length)} found, ${duration(time, this.layout)}` : "none found";
     this.say(this.found.textContent);
   }
 
@@ -902,7 +916,7 @@ export class View {
 
   // The name of the canvas for those who cannot see it; with what is seen now.
   describe(words) {
-    const part = this.first > 0 || this.last < this.span ? ` Shown: ${duration(this.first)} to ${duration(this.last)}.` : "";
+    const part = this.first > 0 || this.last < this.span ? ` Shown: ${duration(this.first, this.layout)} to ${duration(this.last, this.layout)}.` : "";
     this.canvas.setAttribute("aria-label", `${this.layout.alt}${part} Press question mark for keys, T for tables.`);
     if (words) this.say(words);
   }
@@ -930,6 +944,8 @@ export class View {
     button.ariaExpanded = String(shown);
     panel.hidden = !shown;
     if (name === "more") return;
+    const other = name === "help" ? "panel" : "help"; // one at a time: the second would stand below the first
+    if (shown && !this[other].hidden) this.toggle(other);
     if (name === "help") return this.say(panel.innerText); // nothing, while it is hidden
     this.tables();
     (shown ? panel : this.canvas).focus({ preventScroll: true });
@@ -1048,7 +1064,7 @@ function takePointer(view) {
     hold();
     if (press && !press.moved) view.select(view.hit(press.x, press.y)?.item ?? null);
     else if (press?.measure) view.say(view.spoken);
-    else if (press) view.describe(`${duration(view.first)} to ${duration(view.last)}`);
+    else if (press) view.describe(`${duration(view.first, view.layout)} to ${duration(view.last, view.layout)}`);
     press = null;
   };
   canvas.onpointercancel = () => { press = null; fingers.clear(); };

@@ -11,7 +11,6 @@ import base64
 import gzip
 import hashlib
 import json
-import uuid
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -20,12 +19,11 @@ from typing import Any
 import anywidget
 import traitlets
 
-from labkit.common.numbers import whole
-from labkit.common.palette import theme as theme_of
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
 from labkit.views.layout import TimelineLayout
 from labkit.views.static import Picture, picture_of
+from labkit.views.stored_traces import pack
 
 MODULE = Path(__file__).with_name("timeline.js")
 
@@ -34,6 +32,12 @@ PAGE = Path(__file__).with_name("timeline.html")
 
 #: Bytes of a block that a notebook may store, compressed and as text; a larger one is sent to the page only.
 STORED = 1_500_000
+
+#: The kind of output with which a notebook stores, beside a picture, what a page can draw the timeline from again.
+KEPT = "application/vnd.labkit.timeline"
+
+#: Characters that it may have, and the nanoseconds to which times are rounded until it has no more.
+MOST_KEPT, GRAINS = 40_000, (1, 1_000, 10_000)
 
 _HTML = """<div class="{name}">{figure}</div>
 <script type="module">
@@ -51,7 +55,7 @@ class TimelineWidget(anywidget.AnyWidget):
     Parameters
     ----------
     timeline, after : Timeline or Trace
-    labels, theme, title, height, steps
+    labels, title, steps
         See `show`.
 
     Attributes
@@ -59,8 +63,7 @@ class TimelineWidget(anywidget.AnyWidget):
     block : bytes
         What is drawn; see `labkit.views.layout`.
     look : dict
-        ``page``, the elements of the view; ``theme`` and ``height``, None where the notebook decides; ``last``, the
-        nanosecond up to which it shows at first.
+        ``page``, the elements of the view; ``last``, the nanosecond up to which it shows at first.
     """
 
     _esm = MODULE
@@ -73,32 +76,24 @@ class TimelineWidget(anywidget.AnyWidget):
         after: Timeline | Trace | None = None,
         *,
         labels: Sequence[str] = ("before", "after"),
-        theme: str | None = None,
         title: str | None = None,
-        height: int | None = None,
         steps: int | None = None,
     ) -> None:
-        if height is not None:
-            height = whole("height", height, 100, unit="of pixels,", other="or None for as high as the lanes")
-        self._theme = None if theme is None else theme_of(theme).name
         self._labels, self._title, self._steps = labels, title, steps
-        self._pages: list[str] = []
         block = self._build(timeline, after)
         self._key = _digest(block)
-        look = {"page": page(), "theme": self._theme, "height": height, "last": self._last()}
+        look = {"page": page(), "last": self._last()}
         super().__init__(block=block, look=look)
 
-    def update(self, timeline: Timeline | Trace, after: Timeline | Trace | None = None) -> None:
-        """Show other timelines in the same place; the part of the time axis in view stays, as far as it still exists.
+    def update(self, timeline: Timeline | Trace) -> None:
+        """Show another timeline in the same place; the part of the time axis in view stays, as far as it still exists.
 
         Raises
         ------
         TypeError
-            If something is neither a Trace nor a Timeline.
+            If it is neither a Trace nor a Timeline.
         """
-        self.block = self._build(timeline, after)
-        for display_id in self._pages:
-            self._publish(display_id, update=True)
+        self.block = self._build(timeline, None)
 
     def _build(self, timeline: Timeline | Trace, after: Timeline | Trace | None) -> bytes:
         given = [timeline] if after is None else [timeline, after]
@@ -122,7 +117,7 @@ class TimelineWidget(anywidget.AnyWidget):
     def picture(self) -> Picture:
         """The static picture of the same timelines, made when it is first asked for."""
         if self._picture is None:
-            self._picture = picture_of(self._layout, theme=self._theme, steps=self._steps)
+            self._picture = picture_of(self._layout, steps=self._steps)
         return self._picture
 
     def __str__(self) -> str:
@@ -154,7 +149,7 @@ class TimelineWidget(anywidget.AnyWidget):
 
         Where scripts do not run (a notebook that is not trusted, GitHub), the picture is what remains.
         """
-        if most and len(self.block) > 8 * most:  # compression does not make spans that small, and takes long
+        if most and len(self.block) > 5 * most:  # compression does not make spans that small, and takes long
             return None
         block = packed(self.block)
         if most and len(block) > most:
@@ -164,28 +159,32 @@ class TimelineWidget(anywidget.AnyWidget):
             name=name, figure=self.picture.html(both=False), module=script_of(MODULE), block=block, look=look
         )
 
+    def kept(self) -> dict[str, str]:
+        """Return the traces, and what `show` was asked, as the output of kind `KEPT`; none if it would be too large."""
+        shown = self._layout.timelines
+        asked = {"labels": self._labels, "title": self._title, "steps": self._steps}
+        look = {key: value for key, value in self.look.items() if key not in ("page", "last")}
+        about = {"asked": asked, "look": look, "explain": [timeline.explain for timeline in shown]}
+        traces = [timeline.trace for timeline in shown]
+        # No span takes less than a byte.
+        texts = (pack(traces, about, grain) for grain in GRAINS if sum(map(len, traces)) <= MOST_KEPT)
+        return next(({KEPT: text} for text in texts if len(text) <= MOST_KEPT), {})
+
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a notebook shows and stores: the timeline, a picture of it, and its numbers."""
         page = self.html(STORED)
-        data, metadata = self.picture.bundle(page)
+        data, metadata = self.picture.bundle(page or self.picture.html(both=False))
         data["text/plain"] = str(self)
         if page is not None:
-            return data, metadata
+            return data | self.kept(), metadata
         view, more = super()._repr_mimebundle_()  # of the model, and where Colab finds widgets that are not its own
         return data | view, metadata | more
 
     def _ipython_display_(self) -> None:
         """Publish the same data: ipywidgets 7 calls this method and not `_repr_mimebundle_`."""
-        display_id = uuid.uuid4().hex
-        if "text/html" in self._publish(display_id):
-            self._pages.append(display_id)
-
-    def _publish(self, display_id: str, update: bool = False) -> dict[str, Any]:
         from IPython.display import publish_display_data
 
-        data, metadata = self._repr_mimebundle_()
-        publish_display_data(data, metadata, transient={"display_id": display_id}, update=update)
-        return data
+        publish_display_data(*self._repr_mimebundle_())
 
 
 def _digest(block: bytes) -> str:
@@ -217,9 +216,7 @@ def show(
     after: Timeline | Trace | None = None,
     *,
     labels: Sequence[str] = ("before", "after"),
-    theme: str | None = None,
     title: str | None = None,
-    height: int | None = None,
     steps: int | None = None,
 ) -> TimelineWidget:
     """Show one timeline, or two on one time axis, to zoom, to point at and to search.
@@ -231,12 +228,8 @@ def show(
         A second run, below the first on the same axis.
     labels : pair of str
         What the two are called.
-    theme : {"light", "dark"}, optional
-        As the page by default.
     title : str, optional
         The name of the run, or both labels, by default.
-    height : int, optional
-        Pixels of the lanes with the axis, 100 or more; lanes beyond are scrolled to.
     steps : int, optional
         Begin with the first so many steps in view, the rest a key away; by default with all. The static picture
         shows as many, or four.
@@ -249,8 +242,8 @@ def show(
     Raises
     ------
     ValueError
-        If there is no such theme or step, labels are not two, or `height` is too small.
+        If there is no such step, or labels are not two.
     TypeError
         If something is neither a Trace nor a Timeline.
     """
-    return TimelineWidget(timeline, after, labels=labels, theme=theme, title=title, height=height, steps=steps)
+    return TimelineWidget(timeline, after, labels=labels, title=title, steps=steps)

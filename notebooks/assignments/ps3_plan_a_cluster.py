@@ -3,7 +3,7 @@
 #
 # **You will** find out on paper what a training job needs, so that no accelerator waits: cores, bandwidth, shards; and what a stall costs.
 #
-# **You need** notebooks 03, 04 and 09. Plain Python is enough; no TensorFlow. About two hours. 100 points.
+# **You need** notebooks 03, 04 and 14. Plain Python is enough; no TensorFlow. About two hours. 100 points.
 #
 # Write your code where it says `YOUR CODE HERE`, and leave the other cells as they are: cells with tests are put back to their first state before grading. Your notebook runs from top to bottom, with more tests than you see, and without network: a connection is refused, and an answer that needs one gets no points. No other process starts either (`multiprocessing`, workers of a loader); threads do. A loop without an end costs its part.
 

@@ -1,29 +1,35 @@
 # %% [markdown]
 # # Overlap with prefetch
 #
-# **You will** let the processor prepare the next batch while the accelerator trains on the current batch. You will predict what this gains, and measure it.
+# **You will** let the processor load the next batch while the accelerator trains on this one, predict what that gains, and build it by hand.
 #
-# **You will learn** how producer and consumer overlap, what the depth of the buffer is for, what `AUTOTUNE` decides, and when prefetch gains nothing.
+# **You will learn** how producer and consumer overlap, when a deeper buffer helps, what `AUTOTUNE` decides, and when prefetch gains next to nothing.
 #
-# **You need** notebook 01. No GPU. About 45 minutes. Special words are in the [glossary](../docs/glossary.md).
+# **You need** notebook 01. No GPU. About 30 minutes. Special words are in the [glossary](../docs/glossary.md). **Fast track** (15 minutes): the sections marked ▸.
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import tensorflow as tf
-from labcourse import check, explorers, idea, predictions, try_it
+from labcourse import check, explorers, idea, my_pipeline, predictions, read, try_it
 from labkit import accelerators, buffer_chart, photos, plain, simulate, storage
 
 # %% [markdown]
-# ## The idea
+# ## The idea ▸
 #
-# With prefetch, the processor loads the next batch while the accelerator trains on the current batch.
+# A thread loads the next batch during the train step.
 
 # %%
 idea("02")
 
 # %% [markdown]
-# ## The job so far
+# Your ladder so far. Once you have predicted below, run this cell again: your prediction becomes the dotted bar.
+
+# %% tags=["nbval-ignore-output"]
+my_pipeline.ladder("02")
+
+# %% [markdown]
+# ## Predict ▸
 #
-# This is the naive pipeline of notebook 01. `plain` sets the two options of that notebook, so tf.data neither rewrites nor tunes the pipeline.
+# The naive pipeline of notebook 01, and two numbers about it. Loading is measured with a consumer that needs almost no time; the train step is published.
 
 # %%
 def load(path, label):
@@ -39,114 +45,97 @@ def load(path, label):
 album = photos.load()
 files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False).repeat()
 naive = plain(files.map(load).batch(32))
-print(album.summary())
-
-# %% [markdown]
-# ## Predict
-#
-# For a prediction you need two numbers: how long loading a batch takes, and how long training on it takes. We measure the loading time with a consumer that needs almost no time. The training time is published.
-
-# %% tags=["nbval-ignore-output"]
 v100 = accelerators.modelled("V100")
 probe = labkit.record(naive, accelerators.modelled(step_ms=1), steps=8)
 load_ms = labkit.Timeline(probe).wait_ms
 train_ms = v100.step_ns(32) / 1e6
+print(album.summary())
 print(f"load {load_ms:.0f} ms, train {train_ms:.0f} ms per batch of 32")
 
 # %% [markdown]
-# Without overlap a step takes the sum of both times. With perfect overlap it takes the longer time. The ratio is the most that prefetch can gain:
-#
-# $$\text{speed-up} \le \frac{\text{load} + \text{train}}{\max(\text{load}, \text{train})}$$
-#
-# Compute this ratio for your two numbers. Then predict how many times faster the job will really be on this machine, and replace the three dots by your number.
+# How many times faster will the job be on this machine if both happen at once? Replace the three dots by your number.
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("02.gain", ..., unit="times")
 
 # %% [markdown]
-# ## Build
+# ## Build ▸
 #
-# `prefetch` comes at the very end:
+# It takes one line, at the very end:
 
 # %%
 overlapped = plain(files.map(load).batch(32).prefetch(1))
 print(*labkit.recorder.graph(overlapped), sep="\n")
 
 # %% [markdown]
-# `prefetch(1)` starts a new thread, the *producer*. The producer runs everything before it in the pipeline and puts finished batches into a *buffer*. This buffer has room for one batch. The *consumer*, your training loop, takes batches out of the buffer. The producer waits only if the buffer is full, and the consumer waits only if the buffer is empty.
+# `prefetch(1)` starts a thread, the *producer*. It runs everything before it in the pipeline, and puts finished batches into a *buffer* with room for one. Your training loop, the *consumer*, takes them out. The producer waits only if the buffer is full, the consumer only if it is empty.
 #
-# ## Run
-#
-# We measure both pipelines in turn, round by round, on the same photos in the same order. Then we compare your number, the formula, and a *model*: a simulation of both jobs that knows only the times of the run `probe`. (A number that you change after you saw the measurement is not kept. Restart the kernel to predict again.)
+# ## Run ▸
 
 # %% tags=["nbval-ignore-output"]
-result = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, v100, steps=6, repeats=5)
+result = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, v100, steps=12, repeats=5)
 result
 
 # %% tags=["nbval-ignore-output"]
-gain = result.speedup("prefetch(1)")
-print(f"the formula allows {(load_ms + train_ms) / max(load_ms, train_ms):.2f} times")
-fitted = simulate.fit(probe)  # the times of the probe, and nothing of the two runs above
+fitted = simulate.fit(probe)  # a model: it knows the times of the probe, and nothing of the runs above
 before, ahead = fitted.predict(train=train_ms), fitted.predict(train=train_ms, prefetch=1)
+gain = result.speedup("prefetch(1)")
 predictions.review("02.gain", model=ahead.images_per_s / before.images_per_s, measured=gain)
 
 # %% [markdown]
-# ## The timeline
+# ## The timeline ▸
 
 # %% tags=["nbval-ignore-output"]
 labkit.show(result.trace("naive"), result.trace("prefetch(1)"), labels=("naive", "prefetch(1)"), steps=4)
 
 # %% [markdown]
-# ## Explain
+# ## Explain ▸
 #
-# In the upper timeline the accelerator and the threads take turns. In the lower timeline threads also work *under* the train steps: the producer prepares the next batch.
+# In the upper timeline accelerator and threads take turns. In the lower one, the producer works *under* the train steps. In turn, a step takes the sum of both times; at once, it takes the longer one:
 #
-# Which side limits the job now?
+# $$\text{speed-up} \le \frac{\text{load} + \text{train}}{\max(\text{load}, \text{train})}$$
 #
-# - A gap before nearly every step: loading takes longer than training. The producer never pauses; it is the bottleneck.
-# - No gap: training takes longer. The accelerator never pauses, and the producer waits whenever its buffer is full.
-# - A few gaps: some batches took longer than others. See *How deep a buffer?* below.
+# So overlap never gains more than a factor of two. Which side limits the job now?
 #
-# With good overlap, one of the two sides is always busy.
+# - A gap before nearly every step: the producer never pauses. Make loading faster.
+# - No gap: the accelerator never pauses. The input pipeline is good enough.
+# - A gap now and then: some batches take longer than others. See *How deep a buffer?*
 #
-# The measured gain is often a little smaller than the formula, because the producer shares the cores with other programs. It can also be a little larger, because the first steps after the warm-up find the buffer already filled.
+# <details><summary>Why the measured gain is not exactly the formula</summary>
 #
-# Check the graph as well as the time. The naive pipeline must have no prefetch:
+# The producer shares the cores with other programs, so it is a little slower than alone. And the first steps after the warm-up find the buffer filled already, which adds a little.
+#
+# </details>
+#
+# ## A faster accelerator
+#
+# The same two pipelines now feed an accelerator that needs only a tenth of the loading time for a step. How many times faster does prefetch make this job?
 
-# %%
-for name in result:
-    print(name, "runs with prefetch:", "Root::Prefetch" in result.trace(name).run.graph)
-
-# %% [markdown]
-# ## When prefetch gains little
-#
-# The formula is largest if both times are equal. If loading takes much longer than training, there is little time to hide. Here is an accelerator that needs only a tenth of the loading time:
+# %% tags=["nbval-ignore-output"]
+predictions.commit("02.quick", ..., unit="times")
 
 # %% tags=["nbval-ignore-output"]
 quick = accelerators.modelled(step_ms=round(load_ms / 10), name="quick")
-print(f"load {load_ms:.0f} ms, train {load_ms / 10:.0f} ms: at most {(load_ms + load_ms / 10) / load_ms:.2f} times")
 fast = labkit.measure({"naive": naive, "prefetch(1)": overlapped}, quick, steps=6, repeats=5)
 fast
 
+# %% tags=["nbval-ignore-output"]
+before, ahead = (fitted.predict(train=load_ms / 10, prefetch=depth) for depth in (0, 1))
+predictions.review("02.quick", model=ahead.images_per_s / before.images_per_s, measured=fast.speedup("prefetch(1)"))
+
 # %% [markdown]
-# The possible gain is a tenth, and the loading time itself varies about as much. So the table may end *undecided* after 11 rounds, or even show a median above the formula. Only the interval says how sure the number is.
-#
-# If training is shorter than loading, a faster accelerator only waits longer. Prefetch lets both sides work at the same time, but it does not make loading faster. The next notebooks make loading faster, with many files at once, parallel maps, caches, vectorized maps and packed records.
+# The faster the accelerator, the less there is to hide: prefetch lets both sides work at the same time, but it makes loading no faster. The next notebooks do.
 #
 # ## How deep a buffer?
 #
-# Does a buffer of two batches, or eight, gain more than a buffer of one? Ask the model first. It takes the loading time of your photos, and an accelerator a little slower:
+# Is a buffer of eight batches better than one of one? Ask the model first:
 
 # %% tags=["nbval-ignore-output"]
 slower = round(load_ms / 8 * 1.25, 1)  # a batch of four loads in an eighth of the time of 32
 explorers.explore("02", trace=probe, position="prefetch(1), images vary", batch_size=4, train_ms=slower)
 
 # %% [markdown]
-# If every batch takes the same time, a deeper buffer gains nothing. A slow producer leaves every buffer empty, and a fast producer fills every buffer. A deeper buffer helps if the times *vary*.
-#
-# In the next example every eighth batch takes 150 ms, as on a disk that is sometimes busy. To keep the example small, a batch here is only 32 copies of its number, and `elements/s` counts these copies. `enumerate` numbers the elements, and `late` uses only the number. `delayed` returns the batch, 150 ms later if `when` is true. On average a batch takes less than the train step of 30 ms; otherwise no depth would help.
-#
-# A pause of 150 ms is invisible only if five batches are ready, because the accelerator takes one every 30 ms. Four batches cover 120 of the 150 ms, so expect a short gap with `prefetch(4)`.
+# If all batches take the same time, depth gains nothing: a slow producer leaves every buffer empty, and a fast one fills every buffer. A deeper buffer helps if the times *vary*. Here every eighth batch is 150 ms late, as from a disk that is sometimes busy. (To keep it small, a batch is only 32 copies of its number.)
 
 # %%
 def late(number, _):
@@ -164,101 +153,141 @@ depths = labkit.measure(variants, steady, steps=18, repeats=5)
 depths
 
 # %% [markdown]
-# Compare the elements/s and the column *wait*, which is a mean. Then unfold *how this was measured* and compare the busy shares and the column *longest wait*. A *median* wait, as in the words below a timeline, cannot show the difference: seven of eight batches arrive in time with every depth, and only the eighth batch is late.
-#
-# A buffer that is deep enough gains nothing from more depth, and every place in the buffer costs memory: a batch of 32 images of 224×224×3 float32 values has 19 MB (exercise 02.3).
-#
-# Below are the timeline of both jobs and a chart of the batches that are ready in the buffer. During each long pause the accelerator takes one batch after the other, and no new batch arrives. The buffer of one batch is soon empty, that of eight is not. (In the chart, time runs across, and the height is the number of finished batches in the buffer.)
+# A pause of 150 ms is hidden if five batches are ready, because the accelerator takes one every 30 ms. The chart shows the batches that are ready:
 
 # %% tags=["nbval-ignore-output"]
 shallow, deep = depths.trace("prefetch(1)"), depths.trace("prefetch(8)")
-labkit.show(shallow, deep, labels=("prefetch(1)", "prefetch(8)"), steps=16)
-
-# %% tags=["nbval-ignore-output"]
 buffer_chart.draw({1: shallow, 8: deep})
 
 # %% [markdown]
 # ## AUTOTUNE
 #
-# With `prefetch(tf.data.AUTOTUNE)` the buffer chooses its own depth while the job runs ([AUTOTUNE](../docs/glossary.md#autotune)). `plain` turns off the tuner of tf.data, which looks at the whole pipeline. But each prefetch also has a small rule of its own, and this rule still works. It begins with a depth of one. Whenever the consumer finds the buffer empty after it was full, the rule doubles the depth. Here the rule has something to do, because every eighth batch is late:
+# With `prefetch(tf.data.AUTOTUNE)` the buffer finds its own depth while the job runs ([AUTOTUNE](../docs/glossary.md#autotune)). It begins with one. Whenever the consumer finds it empty after it was full, the depth doubles:
 
 # %% tags=["nbval-ignore-output"]
 tuned = labkit.record(bursty(tf.data.AUTOTUNE), steady, warmup=1, steps=40)
 buffer_chart.draw({"AUTOTUNE": tuned})
 
 # %% [markdown]
-# After a long gap the buffer becomes deeper. The next late batch then finds more batches ready, so its gap is shorter, until there is no gap. AUTOTUNE is a good default, because it adapts when batches vary and you need not know the right depth.
+# After a long gap the buffer is deeper, so the next late batch leaves a shorter one, until there is none.
 #
-# AUTOTUNE has a price: memory. The rule never makes a buffer smaller again. By default the buffers of a pipeline may take half of the memory that is free at the start (`options.autotune.ram_budget` changes this limit), and your job may need that memory later. People have run out of memory with AUTOTUNE (tensorflow issue 29213, horovod pull request 4296). Compute with exercise 02.3 what your buffer may hold. If it is too much, replace AUTOTUNE by a number: `prefetch(2)`.
+# <details><summary>What AUTOTUNE costs</summary>
 #
-# ## The place matters
+# Memory. The buffer never becomes smaller again, and by default the buffers of a pipeline may take half of the memory that is free at the start (`options.autotune.ram_budget` changes it). People have run out of memory (tensorflow issue 29213, horovod pull request 4296). A batch of 32 photos of 224×224×3 float32 values takes 19 MB. If a few of them are too much, write a number: `prefetch(2)`.
 #
-# Only the stages *before* the prefetch run ahead. In `files.prefetch(32).map(load).batch(32)` the file names are prefetched, but the accelerator does not wait for names:
+# `plain` switches off the tuner that looks at the whole pipeline. This small rule of prefetch itself works all the same.
+#
+# </details>
+#
+# <details><summary>Why at the end?</summary>
+#
+# Only the stages *before* a prefetch run ahead. `files.prefetch(32).map(load).batch(32)` loads file names ahead, and the accelerator does not wait for names.
+#
+# </details>
+#
+# ## Exercises ▸
+#
+# **02.1** Three jobs with a buffer of one batch. What does each need?
 
 # %% tags=["nbval-ignore-output"]
-misplaced = plain(files.prefetch(32).map(load).batch(32))
-variants = {"naive": naive, "prefetch first": misplaced, "prefetch last": overlapped}
-places = labkit.measure(variants, v100, steps=5, repeats=5)
-places
+read("02.1")
+
+# %% tags=["stub"]
+answer = ...  # click, or write {"A": "deeper buffer", "B": ..., "C": ...}
+
+# %% tags=["solution"]
+answer = {"A": "faster producer", "B": "nothing", "C": "deeper buffer"}
+
+# %%
+check("02.1", answer)
 
 # %% [markdown]
-# In the first two rows nothing expensive can overlap, so a prefetch of names cannot gain much. Only the last row prefetches batches.
+# **02.2** Build it yourself, for anything that can be iterated: write a generator `prefetched(iterable, depth)`. A `threading.Thread` puts the elements into a `queue.Queue(depth)`, and your function yields what it takes out.
 #
-# ## Exercises
+# 1. The same elements come, in the same order; any element is allowed, `None` too.
+# 2. While the consumer holds an element, up to `depth` others are loaded.
+# 3. An error of the iterable reaches the consumer, at its place.
+# 4. When the consumer stops (`finally:` in your generator), the thread ends, even if it waits at the full queue.
 #
-# **02.1** Write `overlapped_batches(dataset)`. It returns the same batches, and one buffer holds up to two batches for the consumer. One line.
+# About 20 lines. `check` tells you which of these is missing; `try_it` draws what is loaded ahead.
 
 # %% tags=["stub"]
-def overlapped_batches(dataset):
+def prefetched(iterable, depth):
     ...  # your code
 
 # %% tags=["solution"]
-def overlapped_batches(dataset):
-    return dataset.prefetch(2)
+def prefetched(iterable, depth):
+    import queue
+    import threading
+
+    ready, stop = queue.Queue(depth), threading.Event()
+
+    def load():
+        try:
+            for element in iterable:
+                ready.put(("element", element))
+                if stop.is_set():
+                    return
+            ready.put(("end", None))
+        except Exception as error:
+            ready.put(("error", error))
+
+    threading.Thread(target=load, daemon=True).start()
+    try:
+        while True:
+            kind, content = ready.get()
+            if kind == "end":
+                return
+            if kind == "error":
+                raise content
+            yield content
+    finally:
+        stop.set()
+        if not ready.empty():
+            ready.get()  # room for what the thread still holds in its hand
 
 # %%
-try_it("02.1", overlapped_batches)
-check("02.1", overlapped_batches)
+try_it("02.2", prefetched)
+check("02.2", prefetched)
 
 # %% [markdown]
-# **02.2** Write `speedup(load_ms, train_ms)`. It returns how many times faster a job with perfect overlap is than a job without overlap. One line.
+# ## Your pipeline
 
-# %% tags=["stub"]
-def speedup(load_ms, train_ms):
-    ...  # your code
+# %% tags=["nbval-ignore-output"]
+my_pipeline.step("02")
 
-# %% tags=["solution"]
-def speedup(load_ms, train_ms):
-    return (load_ms + train_ms) / max(load_ms, train_ms)
-
-# %%
-try_it("02.2", speedup)
-check("02.2", speedup)
+# %% tags=["nbval-ignore-output"]
+my_pipeline.measure("02")
 
 # %% [markdown]
-# **02.3** Write `buffer_mb(depth, batch, height, width)`. It returns the memory, in MB (10^6 bytes), of a prefetch buffer of `depth` batches of float32 RGB images. One line.
+# ## Without the lab
+#
+# At work, in plain TensorFlow: what is the most that overlap can gain? Time the pipeline alone, and the model on one batch again and again. Here `train` stands for your train step.
 
-# %% tags=["stub"]
-def buffer_mb(depth, batch, height, width):
-    ...  # your code
+# %% tags=["nbval-ignore-output"]
+from time import perf_counter, sleep
 
-# %% tags=["solution"]
-def buffer_mb(depth, batch, height, width):
-    return depth * batch * height * width * 3 * 4 / 1e6
 
-# %%
-try_it("02.3", buffer_mb)
-check("02.3", buffer_mb)
+def seconds(work, times=4):
+    start = perf_counter()
+    for _ in range(times):
+        work()
+    return (perf_counter() - start) / times
+
+
+batches, train = iter(naive), lambda batch: sleep(0.05)
+one = next(batches)
+load_s, train_s = seconds(lambda: next(batches)), seconds(lambda: train(one))
+print(f"at most {(load_s + train_s) / max(load_s, train_s):.2f} times; limit: {'load' if load_s > train_s else 'train'}")
 
 # %% [markdown]
 # ## Recap
 #
-# You predicted the gain of overlap from two numbers and measured it. You saw producer and consumer work at the same time, and you found the bottleneck: the side that never pauses. You saw that a deeper buffer helps only if times vary, and how AUTOTUNE finds a depth. You put a prefetch in the wrong place and gained nothing from it.
+# Prefetch hides the shorter of load and train behind the longer one. The side that never pauses is the limit. Depth helps only where times vary.
 #
 # ## In practice
 #
-# - End a pipeline with `prefetch(tf.data.AUTOTUNE)`, and know how much memory the buffer may need (exercise 02.3). It is the cheapest improvement, and it gains at most a factor of 2.
-# - After prefetch, look which side never pauses. If it is the producer, make loading faster. If it is the accelerator, stop: the input pipeline is good enough.
-# - A buffer in the computer's memory hides the loading. A buffer on a GPU hides the copying to the GPU as well: see `tf.data.experimental.prefetch_to_device`.
+# - End a pipeline with `prefetch(tf.data.AUTOTUNE)`, and know how much memory the buffer may take. It is the cheapest improvement.
+# - A buffer on a GPU hides the copying to the GPU as well: `tf.data.experimental.prefetch_to_device`.
 #
-# **Next:** [03 Interleave many files](03_interleave_many_files.ipynb): read many files at the same time.
+# **Next:** [03 Interleave many files](03_interleave_many_files.ipynb): fetch many files at the same time.

@@ -3,34 +3,38 @@
 #
 # **You will** keep the results of the expensive steps in memory, compare the first epoch with later epochs, and choose the place of the cache by its size.
 #
-# **You will learn** which steps belong before a cache and which steps belong after it, how much memory each place needs, and four ways in which a cache does harm.
+# **You will learn** which steps belong before a cache and which after it, how much memory each place needs, and how a cache does harm.
 #
-# **You need** notebooks 01 and 02, and 4 GB of memory. No GPU. About 65 minutes. Words that you do not know are in the [glossary](../docs/glossary.md).
+# **You need** notebooks 01 and 02, and 4 GB of memory. No GPU. About 30 minutes. Special words are in the [glossary](../docs/glossary.md).
+#
+# **Fast track** (15 minutes): the sections marked ▸.
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
-import statistics
-import tempfile
+from time import perf_counter
 
 import tensorflow as tf
-from labcourse import check, explorers, idea, predictions, try_it
+from labcourse import check, explorers, idea, my_pipeline, predictions, read, try_it
 from labextras import checks
-from labkit import accelerators, charts, discrepancy, memory, photos, plain, storage
+from labkit import accelerators, charts, discrepancy, memory, photos, plain
 
 # %% [markdown]
-# ## The idea
+# ## The idea ▸
 #
-# Reading, decoding and resizing a photo gives the same pixels in every [epoch](../docs/glossary.md#epoch). A cache keeps these pixels, so only the first epoch has to compute them.
+# Fetching, decoding and resizing a photo gives the same pixels in every [epoch](../docs/glossary.md#epoch). A cache keeps these pixels, so only the first epoch has to make them.
 
 # %%
 idea("05")
 
+# %% tags=["nbval-ignore-output"]
+my_pipeline.ladder("05")
+
 # %% [markdown]
-# ## The job in four steps
+# ## The job in four steps ▸
 #
-# A cache can stand after each of these steps. After them, an image is: the bytes of the file, the decoded pixels, the pixels of a 224×224 image (whole numbers, one byte each), and the same pixels as float32. Resizing gives floats; `round` and `cast` turn them back into bytes.
+# A cache can stand after each of these steps. After them, a photo is: the bytes of its file, its decoded pixels, the pixels of a 224×224 image (one byte for each value), and the same pixels as float32.
 
 # %%
-def read(path, label):
+def fetch(path, label):
     return tf.io.read_file(path), label
 
 def decode(data, label):
@@ -46,39 +50,34 @@ def to_float(image, label):
 album = photos.load().take(160)
 files = album.files().shuffle(len(album), seed=1, reshuffle_each_iteration=False)
 steps = len(album) // 32
-print(f"{len(album)} photos, {steps} steps per epoch")
-
-# %% [markdown]
-# We use only 160 photos, because we will measure several epochs.
-#
-# ## How large is each cache?
-#
-# `memory.choices` computes the size of the cache for each place. It reads all 160 photos, because JPEG files and decoded photos differ in size.
-
-# %% tags=["nbval-ignore-output"]
-stages = {"JPEG bytes": files.map(read)}
+stages = {"JPEG bytes": files.map(fetch)}
 stages["decoded"] = stages["JPEG bytes"].map(decode)
 stages["resized uint8"] = stages["decoded"].map(resize)
 stages["float32"] = stages["resized uint8"].map(to_float)
 megabytes = {name: size / 1e6 for name, size in memory.choices(stages, sample=len(album)).bytes.items()}
-charts.bars(megabytes, unit="MB", title="Memory of a cache after each step")
+charts.bars(megabytes, unit="MB", title=f"Memory of a cache of {len(album)} photos after each step")
 
 # %% [markdown]
-# Decoding makes the data several times larger. (Published work found 5 to 7 times: Mohan and others, *Analyzing and Mitigating Data Stalls in DNN Training*, VLDB 2021, sections 6.3 and 8.) Resizing makes the data small again, and it makes all images equally large. The conversion to float32 makes the same picture four times as large and adds no information.
+# Decoding makes the data several times as large, and resizing makes them small again. As float32, the same picture takes four times as much, and holds no more information.
 #
-# For a large set, the difference decides. ImageNet's training set has 1,281,167 images. As 224×224 images they take 193 GB in uint8, and 771 GB in float32.
+# <details><summary>In memory, in batches, or packed? A common rule</summary>
 #
-# ## Predict
+# A common rule says: keep a set below 2–4 GB in memory, read one above 5 GB in batches, and pack one above 30 GB into TFRecords (the notebook after next). But 2 GB of what? The cell below asks for *your* memory, and for the place of the cache. (The rule: Protopapas and Jayaram, *Productionizing AI*, 7.)
 #
-# Put the cache after resizing, and put the augmentation after the cache. From the second epoch on, nothing is read, decoded or resized. How many times faster is a later epoch than the same pipeline without a cache? Replace the three dots by your number.
+# </details>
 
 # %% tags=["nbval-ignore-output"]
-predictions.commit("05.gain", ..., unit="times")
+free = memory.available()[0] / 1e9
+print(f"free memory here: {free:.1f} GB")
+for files_gb in (2, 4, 5, 30):
+    places = {name: files_gb * size / megabytes["JPEG bytes"] for name, size in megabytes.items()}
+    words = [f"{name} {gb:.1f} GB{'' if gb < free else ' (too much)'}" for name, gb in places.items()]
+    print(f"{files_gb} GB of files:", ", ".join(words[1:]))
 
 # %% [markdown]
-# ## Build
+# ## Build ▸
 #
-# A cache is one word in the code, but its position matters. Put the steps that are expensive and always give the same result before `cache()`. Put the steps that are random, or that make the data larger, after it.
+# A cache is one word, but its place matters. Before `cache()` stand the steps that are expensive and always give the same result. Behind it stand those that are random, or that make the data larger.
 
 # %%
 def augment(image, label):
@@ -94,41 +93,53 @@ uncached = after(stages["resized uint8"])
 cached = after(stages["resized uint8"].cache())
 
 # %% [markdown]
-# ## Run
+# ## Predict ▸
 #
-# First, one recording of three epochs shows how the cache is filled. The recording begins with the second batch.
+# What a photo costs without a cache, by kind of work:
 
 # %% tags=["nbval-ignore-output"]
 quick = accelerators.modelled(step_ms=5)
-filling = labkit.record(cached, quick, steps=3 * steps - 1, warmup=1, name="cached")
-waits = labkit.Timeline(filling).waits_ms
-first_ms, later_ms = statistics.median(waits[: steps - 1]), statistics.median(waits[steps:])
-print(f"median wait: first epoch {first_ms:.0f} ms, later epochs {later_ms:.0f} ms")
-charts.lines(
-    range(2, 3 * steps + 1), {"wait": waits}, x_label=f"batch ({steps} per epoch)", y_label="wait for the batch (ms)",
-    title="Three epochs with a cache", mark=(steps + 0.5, "the cache is full"),
-)
+alone = labkit.Timeline(labkit.record(uncached, quick, steps=steps, warmup=1, name="no cache"))
+for kind, ms in alone.per_image_ms.items():
+    if ms >= 0.005:
+        print(f"{kind:>7} {ms:5.2f} ms")
 
 # %% [markdown]
-# The first epoch takes as long as without a cache, or a little longer, because each image is also copied into the cache. Then the waits become shorter: the work before the cache is gone.
+# From the second epoch on, nothing is fetched, decoded or resized. How many times as fast is a later epoch as the same pipeline without a cache?
+
+# %% tags=["nbval-ignore-output"]
+predictions.commit("05.gain", ..., unit="times")
+
+# %% [markdown]
+# ## Run ▸
 #
-# The cache belongs to the dataset. A second loop over `cached` finds the cache full. So the next table compares later epochs.
-#
-# Below the table, compare three numbers: your prediction, the measurement, and a *model*. The model takes the times of *no cache* and leaves out reading, decoding and resizing. It does not know what the cache itself costs, so it can promise too much. (`profile=False` measures without the profiler, which would slow down short steps more than long steps.)
+# The wait for a batch in three epochs shows how the cache is filled:
+
+# %% tags=["nbval-ignore-output"]
+filling = labkit.record(cached, quick, steps=3 * steps - 1, warmup=1, name="cached")  # from the second batch on
+waits = labkit.Timeline(filling).waits_ms
+epochs = {"epoch 1": waits[: steps - 1], "epoch 2": waits[steps - 1 : 2 * steps - 1], "epoch 3": waits[2 * steps - 1 :]}
+charts.bars({name: found for name, found in epochs.items() if len(found)}, unit="ms", title="Wait for a batch, with a cache")
+
+# %% [markdown]
+# The first epoch does all the work, and copies each image into the cache. A job that reads its data only once gains nothing. The cache belongs to the dataset, so a second loop over `cached` finds it full, and the next table compares later epochs.
 
 # %% tags=["nbval-ignore-output"]
 variants = {"no cache": uncached, "memory cache": cached}
 later = labkit.measure(variants, quick, steps=2 * steps, warmup=1, repeats=5, profile=False)
 later
 
+# %% [markdown]
+# The *model* takes the times of *no cache*, and leaves out what is kept. It does not know what the cache itself costs.
+
 # %% tags=["nbval-ignore-output"]
-spent = labkit.Timeline(later.trace("no cache")).per_image_ms
+spent = alone.per_image_ms
 whole = sum(spent.values()) + quick.step_ns(32) / 32e6
-model = whole / (whole - spent["read"] - spent["decode"] - spent["resize"])
+model = whole / (whole - sum(spent.get(kind, 0) for kind in ("read", "decode", "resize")))
 predictions.review("05.gain", model=model, measured=later.speedup("memory cache"))
 
 # %% [markdown]
-# ## The timeline
+# ## The timeline ▸
 
 # %% tags=["nbval-ignore-output"]
 labkit.show(filling, title="The epoch that fills the cache, and an epoch that uses it", steps=2 * steps - 1)
@@ -136,13 +147,17 @@ labkit.show(filling, title="The epoch that fills the cache, and an epoch that us
 # %% [markdown]
 # ## Explain
 #
-# Find the step after which *read*, *decode* and *resize* no longer appear. At this step the cache is full. (The numbers in the text belong to all three epochs together.)
+# Find the step after which storage, *decode* and *resize* no longer appear: there the cache is full. What is left is the augmentation. If that takes most of the time, a cache gains little.
 #
-# If decoding takes most of the time, the gain is large. If the augmentation takes most of the time, the gain is small. In the first epoch, nothing is gained. A job that reads its data only once does not need a cache.
+# <details><summary>The first epoch, and the first batch</summary>
+#
+# Two things happen once, and distort a short measurement. The first *epoch* fills caches: yours, and the operating system's. The first *batch* waits until TensorFlow has started the pipeline and filled the shuffle buffer; with `shuffle` before `repeat`, it is filled again at the beginning of every epoch. A buffer of file names is filled at once, one of images takes seconds. A gap for this reason has the cause [*start*](../docs/glossary.md#start). So measure after a warm-up, and tell the first batch apart, as the tables do.
+#
+# </details>
 #
 # ## Where to put it
 #
-# We compare four places. Each cache is filled before the measurement, so the table compares later epochs. The picture below the table shows the medians of the table.
+# Four places. Each cache is filled before the measurement.
 
 # %%
 functions = [decode, resize, to_float]
@@ -157,31 +172,23 @@ for number, name in enumerate(stages):
 
 # %% tags=["nbval-ignore-output"]
 placed = labkit.measure(places, quick, steps=steps, warmup=1, repeats=5, profile=False)
-placed
-
-# %% tags=["nbval-ignore-output"]
-print("float32 compared with resized uint8:", placed.speedup("float32", over="resized uint8"))
+display(placed)
 spots = {name: (megabytes[name], placed.rates(name)) for name in stages}
 title = "What each place of the cache costs and gives"
 charts.points(spots, x_label="memory of the cache (MB)", y_label="images/s", title=title)
 
 # %% [markdown]
-# The best place is at the top left: many images per second for little memory.
+# The best place is at the top left: many images per second for little memory. A cache of the JPEG bytes hardly helps, because the operating system keeps files that were read in its [page cache](../docs/glossary.md#page-cache) anyway.
 #
-# - **JPEG bytes**: this cache hardly helps. The operating system keeps files that were read in its [page cache](../docs/glossary.md#page-cache), and all programs share this copy. (If memory becomes short, it throws these files out.)
-# - **Decoded**: this cache saves the decoding, but it needs the most memory.
-# - **Resized uint8**: this cache saves the decoding and the resize, and it is small.
-# - **float32**: this cache also saves the conversion, but it needs four times as much memory as uint8. The line above the picture says whether the conversion matters on your machine.
-#
-# What if only a part of the images fits into the cache? The explorer begins with the costs of *no cache* on your machine. (F, P and G are [the speeds](../docs/glossary.md#f-p-g) of fetching, of preparing and of the accelerator.)
+# What if only a part of the photos fits? The explorer begins with the costs of *no cache* on your machine. It also maps on all cores and prefetches, so it is faster than the table.
 
 # %% tags=["nbval-ignore-output"]
 explorers.explore("05", trace=later.trace("no cache"))
 
 # %% [markdown]
-# ## What goes wrong, 1: frozen augmentation
+# ## Frozen augmentation ▸
 #
-# Move the cache behind the augmentation. The pipeline does even less work per epoch, and no error appears. But every epoch now shows the model the same pictures. Look at one photo in four epochs, with the cache before and after the augmentation:
+# Move the cache behind the augmentation: even less work, and no error. One photo in four epochs:
 
 # %% tags=["nbval-ignore-output"]
 one = stages["float32"].take(1)
@@ -191,7 +198,7 @@ note = "Above: the cache stands before the augmentation. Below: the cache stands
 discrepancy.gallery(shown, title="Four epochs of one photo", note=note)
 
 # %% [markdown]
-# Above, brightness and direction are drawn again in every epoch. Below, they were drawn once. The speed cannot show this error; the data can:
+# The speed cannot show this error; the data can:
 
 # %%
 frozen = stages["float32"].map(augment).cache().batch(32)
@@ -200,9 +207,9 @@ print("cache after: ", checks.inspect(frozen, stages["float32"], value_range=(0,
 print("cache before:", checks.inspect(fresh, stages["float32"], value_range=(0, 1))["random"])
 
 # %% [markdown]
-# ## What goes wrong, 2: a cache that is never used
+# ## A cache that is never used
 #
-# A cache is complete when it has been read to its end. `cache().take(40)` stops before the end. TensorFlow then throws the incomplete cache away. It writes a warning into its log, which notebooks rarely show (tensorflow issues 42773 and 45609). We count how many elements are really computed:
+# A cache is complete when it has been read to its end. We count how many elements are really computed:
 
 # %%
 def count_computed(build):
@@ -219,36 +226,19 @@ print("take(40).cache()")
 count_computed(lambda dataset: dataset.take(40).cache())
 
 # %% [markdown]
-# With the first order, the count grows with every epoch: the cache is never used. With the second order, 40 elements are computed once. So take first, and then cache.
+# With the first order, TensorFlow throws the incomplete cache away in every epoch, and says so only in its log (tensorflow issues 42773 and 45609). So take first, then cache.
 #
-# ## What goes wrong, 3: a file cache slower than none
+# ## In a file, or out of memory
 #
-# `cache(file)` writes the cache into a file, so it needs no memory of its own. But a small JPEG file becomes a large tensor, and the disk must deliver all its bytes in every epoch. On a fast disk, this is usually still faster than decoding. On a slow disk, it need not be (tensorflow issue 44050).
-#
-# We model a disk of 50 MB/s, the best hard disk in the paper above (table 3: 15 to 50 MB/s). The photos and the caches are on this disk. In place of one cache file, `disk.cached` writes one file for each image.
-
-# %%
-disk = storage.Storage("slow disk", 1, 50, source="50 MB/s: DS-Analyzer, table 3; latency assumed", shared="bandwidth")
-some, folder = files.take(96), tempfile.TemporaryDirectory()
-resized = some.map(read).map(decode).map(resize)
-from_disk = some.map(lambda path, label: (disk.read(path), label)).map(decode).map(resize)
-slow = {
-    "no cache": after(from_disk),
-    "file, uint8": after(disk.cached(resized, folder.name)),
-    "file, float32": plain(disk.cached(resized.map(to_float), folder.name).map(augment).repeat().batch(32)),
-}
+# `cache(file)` needs no memory, but the disk must deliver every byte of it in every epoch. Compare, for a disk of 50 MB/s:
 
 # %% tags=["nbval-ignore-output"]
-labkit.measure(slow, quick, steps=2, warmup=1, repeats=5, profile=False)
+for name, size in megabytes.items():
+    print(f"{name:>13}: {1000 * size / len(album) / 50:5.2f} ms for a photo from the disk")
+print(f"decode and resize: {spent.get('decode', 0) + spent.get('resize', 0):.2f} ms of work for a photo, on one core")
 
 # %% [markdown]
-# Nothing is decoded in the last row, and still it should be the slowest row: the disk must deliver 602 kB for each image, but the JPEG file is much smaller. (If it is not the slowest row, your cores decode more slowly than this disk delivers.) The cache of uint8 needs only 151 kB for each image.
-#
-# Here is the rule. A file cache must deliver more bytes than the JPEG files, and this takes additional time on the disk. If the additional time is shorter than the work that the cache saves, the file cache gains.
-#
-# ## What goes wrong, 4: out of memory
-#
-# If a cache does not fit into memory, the kernel dies after some minutes, without an error message. But the size can be computed before. `memory.cache` does the same as `cache()`, but it first compares the size with the free memory. In a container, it uses the limit of the container.
+# A file cache gains only if its additional bytes take less time than the work that it saves. And a cache that does not fit into memory ends the kernel without a message. `memory.cache` is a `cache()` that measures some elements first, and refuses:
 
 # %% tags=["nbval-ignore-output"]
 huge = stages["float32"].repeat(100_000)  # as large as 16 million photos
@@ -258,39 +248,41 @@ except MemoryError as refusal:
     print(refusal)
 
 # %% [markdown]
-# ## Exercises
+# ## Read ▸
 #
-# **05.1** Write `cache_mb(images, height, width, bytes_per_value)`: the memory of a cache of RGB images, in MB (1 MB is 10^6 bytes). The answer is one line.
+# **05.1** Which is the first step that comes out of the full cache? And below, in which row is the augmentation frozen? Answer as `{"step": 1, "row": "1"}`, or by clicks.
+
+# %% tags=["nbval-ignore-output"]
+read("05.1")
 
 # %% tags=["stub"]
-def cache_mb(images, height, width, bytes_per_value):
-    ...  # your code
+answer = ...
 
 # %% tags=["solution"]
-def cache_mb(images, height, width, bytes_per_value):
-    return images * height * width * 3 * bytes_per_value / 1e6
+answer = {"step": 5, "row": "3"}
 
 # %%
-try_it("05.1", cache_mb)
-check("05.1", cache_mb)
+check("05.1", answer)
 
 # %% [markdown]
-# **05.2** Write `cached_pipeline(dataset, expensive, augment)`. It maps both functions over the elements: first `expensive`, then `augment`. From the second epoch on, `expensive` never runs again, but `augment` runs in every epoch. Results are kept in memory, and the order stays. The answer is one line.
+# ## Exercises
+#
+# **05.2** 40 photos, and 8 MB for a cache. Write `cached_pipeline(photos, decode, resize, to_float, augment)`: it maps the four functions in this order. `decode` makes 375×500 pixels, `resize` 224×224, both in bytes. From the second epoch on, neither of them runs again; `augment` runs in every epoch; the results are kept in memory, and they fit. One line.
 
 # %% tags=["stub"]
-def cached_pipeline(dataset, expensive, augment):
+def cached_pipeline(photos, decode, resize, to_float, augment):
     ...  # your code
 
 # %% tags=["solution"]
-def cached_pipeline(dataset, expensive, augment):
-    return dataset.map(expensive).cache().map(augment)
+def cached_pipeline(photos, decode, resize, to_float, augment):
+    return photos.map(decode).map(resize).cache().map(to_float).map(augment)
 
 # %%
 try_it("05.2", cached_pipeline)
 check("05.2", cached_pipeline)
 
 # %% [markdown]
-# **05.3** Write `epochs_until_gain(first, later, without)`. With a cache, the first epoch takes `first` seconds, and each later epoch takes `later` seconds. Without a cache, each epoch takes `without` seconds. After how many epochs has the job with the cache taken less time in total? If this never happens, return `float("inf")`. The answer is about five lines.
+# **05.3** Write `epochs_until_gain(first, later, without)`. With a cache, the first epoch takes `first` seconds, and each later one `later` seconds. Without a cache, each takes `without` seconds. After how many epochs has the job with the cache taken less time in total? If this never happens, return `float("inf")`. About five lines.
 
 # %% tags=["stub"]
 def epochs_until_gain(first, later, without):
@@ -309,14 +301,44 @@ try_it("05.3", epochs_until_gain)
 check("05.3", epochs_until_gain)
 
 # %% [markdown]
+# ## Your pipeline
+#
+# An accelerator that hardly waited before gains nothing by the cache: look at the faster ones.
+
+# %% tags=["nbval-ignore-output"]
+my_pipeline.step("05")
+
+# %% tags=["nbval-ignore-output"]
+my_pipeline.measure("05")
+
+# %% [markdown]
+# ## Without the lab
+#
+# At work: does the cache fit, and is it used? The first loop fills it, the second one tells.
+
+# %%
+def seconds_of_epochs(dataset, epochs=3):
+    for _ in range(epochs):
+        start = perf_counter()
+        for _ in dataset:
+            pass
+        yield perf_counter() - start
+
+# %% tags=["nbval-ignore-output"]
+kept = files.map(fetch).map(decode).map(resize).cache()
+print("seconds of each epoch:", [round(s, 2) for s in seconds_of_epochs(kept.map(to_float).batch(32))])
+spec = kept.element_spec[0]
+print(f"{len(album) * spec.shape.num_elements() * spec.dtype.size / 1e6:.1f} MB in memory")
+
+# %% [markdown]
 # ## Recap
 #
-# You compared four places for a cache by their memory and their speed. You found a frozen augmentation by looking at the data, and you counted the elements of a cache that was never used. You compared a file cache with decoding, and labkit refused a cache that does not fit into memory.
+# You compared four places for a cache, and saw a frozen augmentation and a cache that is never used.
 #
 # ## In practice
 #
-# - Put expensive steps that always give the same result before the cache. Put steps that are random, or that make the data larger, after the cache. Shuffle after the cache, too, or every epoch has the same order.
-# - Cache images as uint8, and convert them to float32 afterwards. If even this cache does not fit, read the files in every epoch, and let the page cache help.
+# - Before the cache: what is expensive and always the same. Behind it: what is random, or makes the data larger, and `shuffle`.
+# - Cache images as uint8, and convert them afterwards.
 # - Each time that you move a cache, look at the data: `checks.inspect(dataset)`.
 #
 # **Next:** [06 Vectorize the map](06_vectorize_the_map.ipynb): many elements in one call.

@@ -1,31 +1,35 @@
 # %% [markdown]
 # # Put it all together
 #
-# **You will** put every technique of this course on one scoreboard, add four more changes to the recipe of TensorFlow's guide, try the result on your own photos, and train a small real network with the first and the last pipeline.
+# **You will** see every technique of this course on one scoreboard, and then build three pipelines yourself. Each of the three jobs needs another remedy.
 #
-# **You will learn** which changes matter on your machine, how far a pipeline is from its limit, and how much faster a real model trains.
+# **You will learn** how to choose a remedy from a timeline, what it costs in memory, and why no recipe fits all jobs.
 #
-# **You need** notebooks 00 to 07. You need no GPU. About 80 minutes.
+# **You need** notebooks 00 to 08b. You need no GPU. About 55 minutes. **Fast track** (15 minutes): the sections marked ▸.
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
-import keras
 import tensorflow as tf
-from keras import layers
-from labcourse import check, explorers, idea, ladder, predictions, try_it
-from labkit import accelerators, augment, ladder_chart, photos, plain, records
+from labcourse import challenge, check, idea, ladder, my_pipeline, predictions, read, try_it
+from labkit import accelerators, ladder_chart, photos
 
 # %% [markdown]
-# ## The idea
+# ## The idea ▸
 #
-# Each technique of this course removes a part of the waiting. Together they keep the accelerator busy:
+# Each technique of this course can remove a part of the waiting.
 
 # %%
 idea("09")
 
 # %% [markdown]
-# ## Predict
+# Your own ladder so far:
+
+# %% tags=["nbval-ignore-output"]
+my_pipeline.ladder("09")
+
+# %% [markdown]
+# ## Predict ▸
 #
-# The job is the job of notebook 01: read, decode, resize, augment. A modelled H100 trains. The first row of the scoreboard below is the naive pipeline. The last row uses every technique and keeps the resized pixels in memory. How many times faster than the naive pipeline will the last row train? Replace the three dots by your number.
+# The job is that of notebook 01: fetch, decode, resize, augment. A modelled H100 trains. The first row of the scoreboard below is the naive pipeline. The last row uses every technique, and keeps resized pixels in memory. How many times faster than the naive pipeline will it be? Replace the three dots by your number.
 
 # %% tags=["nbval-ignore-output"]
 everything = photos.load()
@@ -36,11 +40,9 @@ print(h100.describe())
 predictions.commit("09.gain", ..., unit="times")
 
 # %% [markdown]
-# ## Run
+# ## Run ▸
 #
-# `ladder` holds the pipelines of all notebooks. The rows down to *best* decode every photo in every epoch. They stand in the order of the notebooks. The last two rows keep resized pixels in memory (notebook 05), so they decode in the first epoch only. Caches are filled before the measurement. The row *best* has four more changes, which you will make yourself below.
-#
-# The model for your prediction is a limit: an H100 that never waits.
+# The rows stand in the order in which one changes the other, and the rows down to *best* decode every photo in every epoch. The caches of the others are filled before the measurement. The model for your prediction is an H100 that never waits.
 
 # %% tags=["nbval-ignore-output"]
 board = ladder.scoreboard(album.take(160), h100, rounds=5, steps=3)
@@ -52,252 +54,247 @@ naive_rate = labkit.Timeline(board.trace("naive")).images_per_s
 predictions.review("09.gain", model=most / naive_rate, measured=board.speedup("best, cache of pixels"))
 
 # %% [markdown]
-# ## The timeline
+# ## The timeline ▸
 #
-# Here are the same rows on one time axis. For each row, the picture shows the run whose figures stand in the table, the middle one.
+# The same rows on one time axis. Between two blue blocks the accelerator is idle. All measured rows have the same number of steps, so a shorter row is a faster pipeline. (The modelled row at the end has more steps.)
 
 # %% tags=["nbval-ignore-output"]
-ladder_chart.draw({name: board.trace(name) for name in board}, title="The ladder, rung by rung")
+ladder_chart.draw(ladder.traces(board, album, h100), title="The ladder, rung by rung")
 
 # %% [markdown]
-# ## Explain
-#
-# A block is a train step. Between the blocks the accelerator is idle. All rows have the same number of steps, so a shorter row is a faster pipeline. The order of the rows is chosen so that the chart rises, but two neighbours can be equally fast. The last two columns of the table say whether a row really differs from the row above it.
-#
-# - *Prefetch* and *interleave* let loading and training overlap. Where loading takes several times as long as training, only a small part of it can hide behind the training. Local files in the [page cache](../docs/glossary.md#page-cache) are read fast already, so *interleave* may gain nothing, or cost a little.
-# - *Parallel map* uses the other cores. If gaps remain, the cores are the limit, and from there on only less work helps. If no gaps remain, you have enough cores, and the rows below cannot gain more.
-# - *Vectorized map*, *TFRecords* and *best* do the same work in fewer passes over memory. On a warm local disk, shards alone may gain nothing.
-# - A *cache of pixels* removes decoding from all later epochs. It takes 0.15 MB of memory for each photo, and it rounds pixels to whole grey levels. Both rows with this cache can be so fast that the accelerator is the limit. Then the two rows are equally fast.
-#
-# Compare the first row and the last row in full:
+# The first row and the last measured row in full:
 
 # %% tags=["nbval-ignore-output"]
 labels = ("naive", "best, cache of pixels")
-labkit.show(board.trace(labels[0]), board.trace(labels[1]), labels=labels, steps=3)
+labkit.show(*map(board.trace, labels), labels=labels, steps=3)
 
 # %% [markdown]
-# ## Build: four more changes
+# ## Explain ▸
 #
-# The recipe of TensorFlow's guide is parallel map, batch, prefetch. You will now make four changes to this recipe. Each pipeline must deliver the same pixels. To check that, both need the same random numbers: three numbers for each photo, made from a counter.
-
-# %%
-AUTO = tf.data.AUTOTUNE
-files = album.files()
-numbers = tf.data.Dataset.counter().map(lambda i: tf.random.stateless_uniform([3], [0, i]))
-
-
-def endless(elements):
-    return tf.data.Dataset.zip((elements.repeat(), numbers))
-
-
-def spread(u):  # flip or not, brightness, saturation
-    return u[..., 0] < 0.5, (2 * u[..., 1] - 1) * 32 / 255, 0.5 + u[..., 2]
-
-# %%
-def jitter(image, u):
-    flip, delta, factor = spread(u)
-    image = tf.cond(flip, lambda: tf.image.flip_left_right(image), lambda: image)
-    image = tf.image.adjust_saturation(tf.image.adjust_brightness(image, delta), factor)
-    return tf.clip_by_value(image, 0, 1)
-
-
-def load(file, u):
-    image = tf.image.convert_image_dtype(ladder.decode(tf.io.read_file(file[0])), tf.float32)
-    return jitter(tf.image.resize(image, [224, 224]), u), file[1]
-
-# %% [markdown]
-# **1. Fewer passes over memory.** The guide's recipe makes a float copy of the whole photo and then resizes this copy. But `tf.image.resize` can read the uint8 pixels, which are a quarter of the bytes: `ladder.shrink` decodes and resizes in this way. The augmentation works on whole batches and is compiled by [XLA](../docs/glossary.md#xla), so that scaling, flip, brightness, saturation and clip become one pass (notebook 06): `augment.compiled` is this function.
-
-# %%
-def finish(images, labels, u):
-    return augment.compiled()(images, *spread(u)), labels
-
-
-def batched(elements, small):
-    mapped = endless(elements).map(small, num_parallel_calls=AUTO)
-    return mapped.batch(32, drop_remainder=True).map(finish).prefetch(AUTO)
-
-
-guide = endless(files).map(load, num_parallel_calls=AUTO).batch(32).prefetch(AUTO)
-compiled = batched(files, lambda file, u: (ladder.shrink(tf.io.read_file(file[0])), file[1], u))
-
-# %% [markdown]
-# **2. Fewer bytes.** Between resizing and augmentation each batch is written to memory and read again. As float16 a batch has half the bytes. A grey level changes by at most 1/16.
+# Read the last two columns of the table: they say whether a row really differs from *the row above it*. (Above *best* stands *offload*, which may be slow.) Two rows that look different may be equal, and a rung that gains nothing here may be the remedy of another job.
 #
-# **3. Files in memory.** Put the photos into [shards](../docs/glossary.md#shard) (notebook 07) and keep the JPEG bytes in memory after the first epoch (notebook 05). JPEG bytes take less memory than pixels where a photo has less than 0.15 MB.
+# <details><summary>What each rung does, and when it gains nothing</summary>
 #
-# **4. Threads.** Use one thread for each core, and a single thread inside each operation. The parallel calls of `map` use all cores already.
-
-# %%
-def half(jpeg):
-    return tf.cast(ladder.shrink(jpeg), tf.float16)
-
-
-smaller = batched(files, lambda file, u: (half(tf.io.read_file(file[0])), file[1], u))
-shards = records.write(album, photos.home() / "shards" / album.name.replace("/", "-"), shards=8, progress=False)
-packed = tf.data.TFRecordDataset(shards.paths).map(records.parse)
-in_memory = batched(packed.cache(), lambda record, u: (half(record[0]), record[1], u))
-options = tf.data.Options()
-options.threading.private_threadpool_size = labkit.cores()
-options.threading.max_intra_op_parallelism = 1
-best = in_memory.with_options(options)
-
-# %% [markdown]
-# Do the same random numbers give the same pixels? The tolerance is 1/1000, which is a quarter of a grey level:
-
-# %%
-same = {"compiled": compiled, "float16": smaller, "in memory": in_memory}
-for name, dataset in same.items():
-    difference = tf.reduce_max(tf.abs(next(iter(guide))[0] - next(iter(dataset))[0]))
-    print(f"{name:<12} within 1/1000 of the guide's pixels: {bool(difference < 1e-3)}")
-
-# %% [markdown]
-# Now measure each change. Each row adds one change to the row above it. The consumer here is almost instant, so you see the pipeline alone. The first list compares each row with the row above it, and the table compares each row with the guide's recipe:
+# - *Prefetch* and *interleave* let loading and training overlap. If loading takes several times as long as training, only a small part of it can hide. Files in the page cache are fetched fast already, so *interleave* may gain nothing here.
+# - *Parallel map* uses the other cores. If gaps remain, the cores are the limit, and from there on only less work helps.
+# - *Vectorized map*, *TFRecords* and *best* do the same work in fewer passes over memory. On a warm local disk, shards alone may gain nothing.
+# - *Offload*: a process on the same cores stands in for a card (08b), so it can hardly be faster. Below all rows stands a *modelled* card: computed, not run.
+# - *Best* keeps the bytes of the JPEG files in memory, decodes in parallel, augments each batch with one compiled function, and has one thread for each core.
+# - A *cache of pixels* removes decoding from all later epochs. It takes a byte of memory for each value, and rounds pixels to whole grey levels. If the accelerator is the limit then, both rows are equally fast.
+#
+# </details>
+#
+# ## Exercises ▸
+#
+# **09.1** Four jobs that wait. Which change comes first for each: prefetch, parallel map, interleave or cache? (*prepare: other* is a random augmentation.)
 
 # %% tags=["nbval-ignore-output"]
-choices = {"guide": guide, "compiled": compiled, "float16": smaller, "in memory": in_memory, "threads": best}
-ladder.fill(in_memory, album)  # the first epoch fills the memory, for both
-instant = accelerators.modelled(step_ms=1)
-steps = labkit.measure(choices, instant, steps=4, repeats=5)
-names = list(steps)
-for before, after in zip(names, names[1:]):
-    print(f"{before:>13} → {after:<13} {steps.speedup(after, over=before)}")
-steps
+read("09.1")
+
+# %% tags=["stub"]
+answer = ...  # click, or write {"A": "cache", "B": ..., "C": ..., "D": ...}
+
+# %% tags=["solution"]
+answer = {"A": "parallel map", "B": "cache", "C": "prefetch", "D": "interleave"}
+
+# %%
+check("09.1", answer)
 
 # %% [markdown]
-# Read the list line by line. *No measurable difference* means that *on your machine* nobody can tell whether this change gains anything. If the memory is fast enough, half the bytes gain nothing. If the files are warm, bytes that are in memory already gain nothing. With a cold disk or a remote store (notebook 03) the third change can matter most. Leave out what gains nothing on the machine where you train: it only makes your pipeline longer.
+# ## Build: the challenge ▸
 #
-# What is the limit of this approach? A pipeline that reads and decodes, and then throws the pixels away, tells you roughly:
+# Three jobs, each on a machine with two cores and 600 MB for caches and buffers. For each, write a function that gets the files and returns **one epoch** as a `tf.data.Dataset`. The accelerator must be busy for 80 % of the time. Start from the timeline of the guide's pipeline (parallel map, batch, prefetch), which stands below each job: what does the accelerator wait for?
+#
+# Three calls help you. `try_it` draws your pipeline on a *simulated clock*, with the costs that the job states. `check` decides: it looks at the elements, at the memory, and at the busy share on that clock, which is the same on every machine. `challenge.judge` measures your pipeline on *this* machine in turn with the guide's, with real files and real decoding. Then it draws both, and puts yours on the ladder with the memory that it takes in the whole job. Each try is one more rung.
+#
+# <details><summary>What the clock knows, and what it cannot decide</summary>
+#
+# The clock reads the steps of your pipeline and the functions of `challenge` inside them. Map functions share a pool with a thread for each core, each file of a parallel interleave has a thread of its own, and work on a core is no faster on more threads. `AUTOTUNE` makes as many calls as there are cores: where threads only wait, write a number. It reads one chain of steps, as in the notebooks. If it cannot read your pipeline, the result is *inconclusive*: that is no mistake, and no zero. Write the pipeline in a simpler way, and check again.
+#
+# On this machine a busy share may differ from the clock: its cores are slower or faster, and other programs run. So no grade depends on it.
+#
+# </details>
+#
+# **09.2** Files far away ▸
 
 # %% tags=["nbval-ignore-output"]
-only_decode = packed.repeat().map(lambda jpeg, label: (ladder.decode(jpeg)[0, 0, 0], label), AUTO).batch(32).prefetch(AUTO)
-limit = labkit.Timeline(labkit.record(only_decode, instant, steps=8)).images_per_s
-for name in ("guide", "threads"):
-    rate = labkit.Timeline(steps.trace(name)).images_per_s
-    print(f"{name} runs at about {rate / limit:.0%} of the speed of decoding alone")
+far = challenge.job("far")
+print(far)
+try_it("09.2", far.guide)
 
 # %% [markdown]
-# ## Your own photos
+# <details><summary>The guide's pipeline, as a start</summary>
 #
-# Name a folder that has one sub-folder of JPEG files for each class, such as `"~/pictures"`, or a TFDS set that is prepared on this disk, such as `"tf_flowers"`. Then run the cell again. Until you do, the cell uses the lab's own photos.
+# ```python
+# def mine_far(files):
+#     def decoded(jpeg, label):
+#         return challenge.decode(jpeg), label
+#
+#     photos = files.flat_map(challenge.fetch).map(decoded, num_parallel_calls=tf.data.AUTOTUNE)
+#     return photos.batch(16).prefetch(tf.data.AUTOTUNE)
+# ```
+#
+# </details>
+
+# %% tags=["stub"]
+def mine_far(files):
+    ...  # your code
+
+# %% tags=["solution"]
+def mine_far(files):
+    def decoded(jpeg, label):
+        return challenge.decode(jpeg), label
+
+    fetched = files.interleave(challenge.fetch, cycle_length=16, num_parallel_calls=16)
+    return fetched.map(decoded, num_parallel_calls=tf.data.AUTOTUNE).batch(16).prefetch(tf.data.AUTOTUNE)
+
+# %%
+try_it("09.2", mine_far)
+check("09.2", mine_far)
+
+# %% tags=["nbval-ignore-output"]
+challenge.judge("far", mine_far)
+
+# %% [markdown]
+# **09.3** Many small records
+
+# %% tags=["nbval-ignore-output"]
+small = challenge.job("small")
+print(small)
+try_it("09.3", small.guide)
+
+# %% [markdown]
+# <details><summary>The guide's pipeline, as a start</summary>
+#
+# ```python
+# def mine_small(files):
+#     readings = tf.data.TFRecordDataset(files).map(challenge.parse, num_parallel_calls=tf.data.AUTOTUNE)
+#     return readings.batch(256).prefetch(tf.data.AUTOTUNE)
+# ```
+#
+# </details>
+
+# %% tags=["stub"]
+def mine_small(files):
+    ...  # your code
+
+# %% tags=["solution"]
+def mine_small(files):
+    batches = tf.data.TFRecordDataset(files).batch(256)
+    return batches.map(challenge.parse, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)
+
+# %%
+try_it("09.3", mine_small)
+check("09.3", mine_small)
+
+# %% tags=["nbval-ignore-output"]
+challenge.judge("small", mine_small)
+
+# %% [markdown]
+# **09.4** Expensive decoding, a random augmentation, and 600 MB
+
+# %% tags=["nbval-ignore-output"]
+costly = challenge.job("costly")
+print(costly)
+try_it("09.4", costly.guide)
+
+# %% [markdown]
+# <details><summary>The guide's pipeline, as a start</summary>
+#
+# ```python
+# def mine_costly(files):
+#     def load(path, label):
+#         return challenge.augment(challenge.decode(tf.io.read_file(path))), label
+#
+#     return files.map(load, num_parallel_calls=tf.data.AUTOTUNE).batch(32).prefetch(tf.data.AUTOTUNE)
+# ```
+#
+# </details>
+
+# %% tags=["stub"]
+def mine_costly(files):
+    ...  # your code
+
+# %% tags=["solution"]
+def mine_costly(files):
+    def decoded(path, label):
+        return tf.cast(tf.round(challenge.decode(tf.io.read_file(path))), tf.uint8), label
+
+    def augmented(image, label):
+        return challenge.augment(image), label
+
+    kept = files.map(decoded, num_parallel_calls=tf.data.AUTOTUNE).cache()
+    return kept.map(augmented, num_parallel_calls=tf.data.AUTOTUNE).batch(32).prefetch(tf.data.AUTOTUNE)
+
+# %%
+try_it("09.4", mine_costly)
+check("09.4", mine_costly)
+
+# %% tags=["nbval-ignore-output"]
+challenge.judge("costly", mine_costly)
+
+# %% [markdown]
+# Try the remedy of one job in another job. What does `check` say?
+#
+# ## Your own photos, and a real network
+#
+# So far the accelerator was modelled. Here a small network really trains, on the device that TensorFlow finds. (Without a GPU it takes the same cores as the pipeline.) Name a folder that has one sub-folder of JPEG files for each class, such as `"~/pictures"`, or a TFDS set that is prepared on this disk, such as `"tf_flowers"`. Then run the cell again.
 
 # %% tags=["nbval-ignore-output"]
 MY_PHOTOS = "lab_photos"
-mine = photos.load(MY_PHOTOS)
-mine = mine.take(min(len(mine), 160))
-mine_best = ladder.best(mine)
-ladder.fill(mine_best, mine)
-labkit.measure({"guide": ladder.guide(mine), "best": mine_best}, h100, steps=4, repeats=5)
+own = photos.load(MY_PHOTOS)
+own = own.take(min(len(own), 160))
+own_best = ladder.best(own)
+ladder.fill(own_best, own)
+network = accelerators.real(classes=len(own.classes))
+labkit.measure({"guide": ladder.guide(own), "best": own_best}, network, steps=4, repeats=5)
 
 # %% [markdown]
-# Photos of other sizes give other ratios. In larger photos decoding takes a larger part of the time, and *best* cannot avoid decoding.
+# ## Your pipeline
 #
-# ## A real model
-#
-# So far the accelerator was modelled. Now train a small network with real gradient steps, on the device that TensorFlow finds. Two copies start from the same weights. One copy gets the naive pipeline, the other copy gets *best*. Both get the same photos and the same random numbers. (The first layer averages each image down to 32×32 pixels, so that a step is short without a GPU.)
-
-# %%
-def network():
-    keras.utils.set_random_seed(1)
-    stack = [keras.Input([224, 224, 3]), layers.AveragePooling2D(7)]  # 32×32: a short step without a GPU
-    for filters in (16, 32, 64):
-        stack += [layers.Conv2D(filters, 3, strides=2, padding="same"), layers.BatchNormalization(momentum=0.9)]
-        stack += [layers.ReLU()]
-    stack += [layers.GlobalAveragePooling2D(), layers.Dense(len(album.classes))]
-    model = keras.Sequential(stack, name="small_network")
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(keras.optimizers.Adam(2e-3), loss, metrics=["accuracy"], jit_compile=False)
-    return model
+# The last step of your file: tf.data's own tuning, and threads.
 
 # %% tags=["nbval-ignore-output"]
-jobs = {"naive": plain(endless(files).map(load).batch(32)), "best": best}
-models = {name: network() for name in jobs}
-trainers = {name: accelerators.real(model) for name, model in models.items()}
-runs = {name: [] for name in jobs}
-for _ in range(labkit.measures.rounds_of(5)):  # the two take turns, so that a slow minute hits both
-    for name, dataset in jobs.items():
-        runs[name].append(labkit.record(dataset, trainers[name], steps=10, warmup=2, name=name))
-training = labkit.measures.Measures.from_traces(runs)
-training
+my_pipeline.step("09")
 
 # %% tags=["nbval-ignore-output"]
-labkit.show(training.trace("naive"), training.trace("best"), labels=("naive", "best"), steps=4)
+my_pipeline.measure("09")
 
 # %% [markdown]
-# Without a GPU the training step needs the same cores as the pipeline. So the gain is smaller than on the scoreboard. A step can also take longer with *best* than with *naive*, because the pipeline works during the step.
-#
-# Do both copies learn the same?
-
-# %% tags=["nbval-ignore-output"]
-held_out = everything.validation
-test = held_out.files().map(lambda path, label: (ladder.shrink(tf.io.read_file(path)) / 255, label)).batch(32)
-for name, model in models.items():
-    seconds = sum(trace.run.job.seconds for trace in runs[name])
-    right = model.evaluate(test, verbose=0)[1]  # [loss, accuracy]
-    print(f"{name:<6} {seconds:5.1f} s of training, {right:.0%} of {len(held_out)} held-out photos right")
-
-# %% [markdown]
-# So few steps teach a network very little, so both accuracies are low. With so few held-out photos, a difference of several points is chance. This test would *not* find a pipeline that changes the pixels a little. The comparison of pixels above is the better test. It shows that both copies get the same data, only sooner.
-#
-# ## From one machine to many
-#
-# The same rule plans a cluster: the slowest of storage, processors and accelerators sets the speed. The next cell calculates a plan for a cluster of the V100s of notebook 01 (at batches of 64, 328 images per second), and lists the assumptions. Find the number of accelerators from which the storage is the limit. Then change the plan. The last table shows how good your predictions were, in all notebooks that you ran here.
-
-# %% tags=["nbval-ignore-output"]
-explorers.scale("a thousand accelerators")
+# All your predictions, in all notebooks that you ran here:
 
 # %% tags=["nbval-ignore-output"]
 predictions.summary()
 
 # %% [markdown]
-# ## Exercises
+# ## Without the lab
 #
-# **09.1** Write `busy(fetch, prep, train)`. The arguments are the rates, in images per second, that storage, processor and accelerator reach alone. All three overlap perfectly. Return the busy share of the accelerator, 0 to 1. One line.
+# At work, in plain TensorFlow: how much could *any* change of the pipeline gain? Train on one batch again and again, which needs no pipeline. The rest of the time is waiting.
 
-# %% tags=["stub"]
-def busy(fetch, prep, train):
-    ...  # your code
+# %% tags=["nbval-ignore-output"]
+from time import perf_counter, sleep
 
-# %% tags=["solution"]
-def busy(fetch, prep, train):
-    return min(fetch, prep, train) / train
 
-# %%
-try_it("09.1", busy)
-check("09.1", busy)
+def seconds(dataset, train, steps=8):
+    batches = iter(dataset.repeat())
+    train(next(batches))  # the first batch is slow
+    start = perf_counter()
+    for _ in range(steps):
+        train(next(batches))
+    return perf_counter() - start
 
-# %% [markdown]
-# **09.2** Write `assemble(elements, decode, augment)`. `decode` maps one element and is expensive. `augment` maps a *batch* and is random. Return a dataset with these properties:
-#
-# - It delivers two epochs, in batches of 4, and drops a remainder.
-# - Each element is decoded only once. Decoded elements are kept in memory, not in a file.
-# - The augmentation is new in each epoch.
-# - The last step works ahead, so that the consumer does not wait for a batch that could be ready.
-#
-# Use only steps from these notebooks. One to five lines.
 
-# %% tags=["stub"]
-def assemble(elements, decode, augment):
-    ...  # your code
-
-# %% tags=["solution"]
-def assemble(elements, decode, augment):
-    decoded = elements.map(decode, num_parallel_calls=tf.data.AUTOTUNE).cache()
-    return decoded.repeat(2).batch(4, drop_remainder=True).map(augment).prefetch(tf.data.AUTOTUNE)
-
-# %%
-try_it("09.2", assemble)
-check("09.2", assemble)
+data, train = ladder.guide(album), lambda batch: sleep(0.02)
+print(f"busy {seconds(data.take(1).cache(), train) / seconds(data, train):.0%} of the time")
 
 # %% [markdown]
 # ## Recap
 #
-# You compared all techniques on one scoreboard. You made four more changes to the guide's recipe, checked that the pixels stay the same, and saw which changes gain something on your machine. You trained a real network with the first and the last pipeline.
+# A scoreboard says what helped *one* job. In the challenge, waiting for far files needed many files at once, many small records needed fewer calls, and expensive decoding needed a cache that fits. Each of these remedies gains nothing in the other two jobs.
 #
 # ## In practice
 #
-# - Start with the guide's recipe and look at a timeline. If the accelerator hardly ever waits, stop there.
-# - Otherwise follow the timeline, in this order: do work once (cache), do work in fewer passes (compile), use all cores (parallel map), let waits overlap (interleave, prefetch). The README has a table *from symptom to remedy*.
-# - Check the pixels whenever you make a pipeline faster. `checks.inspect` looks for faults that no clock shows.
+# - Look at the timeline first, then choose. Leave out what gains nothing on the machine where you train: it only makes your pipeline longer.
+# - Count the memory of caches and buffers for the whole set, before you start.
 #
-# **Next:** [10 Diagnose a sick pipeline](10_diagnose_the_patient.ipynb): pipelines with one fault each, and you find the fault.
+# **Next:** [10 Diagnose a sick pipeline](10_diagnose_the_patient.ipynb): the timeline first. A real network trains in [11](11_train_a_real_model.ipynb), and a cluster is planned in [14](14_scale_out.ipynb).

@@ -160,7 +160,7 @@ if my_order is not ...:
 #
 # ## Find the step
 #
-# `checks.serving` compares two functions from a file to an image, and names the first step at which they differ. It needs no model. Here serving is written with Pillow and NumPy, with two errors:
+# `checks.serving` compares two functions from a file to an image, and names the first step at which they differ. It needs no model. Here serving is written once more with TensorFlow, with two errors:
 
 # %%
 def train_fn(path):

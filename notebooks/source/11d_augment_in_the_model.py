@@ -5,7 +5,7 @@
 #
 # **You will** move the same augmentation from the input pipeline into the model, in two ways, and compare pixels, bytes and time.
 #
-# **You will learn** that an accelerator *can* preprocess, what that saves on the way to the accelerator, and why it gains nothing where both share the same cores.
+# **You will learn** that an accelerator *can* preprocess, what that saves on the way to the accelerator, and on whose cores the work is done then.
 #
 # **You need** notebooks 06 and 11. A GPU is not needed; with a GPU the figures are those of your GPU. About 40 minutes.
 
@@ -186,7 +186,7 @@ predictions.review("11d.stage", measured=found.speedup("compiled stage"))
 #
 # The sentence of the lecture is wrong: the layer and the compiled stage run where the model runs, and they deliver the same pixels. A GPU can mirror, scale and normalize, and there are libraries that decode JPEG files on it, too.
 #
-# What does it change? *Without* a GPU, very little. The work moves from the threads of the pipeline into the train step, and both use the same cores. In the pipeline the work runs beside the training and takes cores from it, and in the model it is a part of the train step. The table above says whether one of them is faster on your machine, or whether nobody can tell. *With* a GPU, the cores of the host are free for decoding, and the link carries a quarter of the bytes. The price is a longer step on the GPU. This pays where the host is the limit, and it costs where the GPU is.
+# What does it change? *Without* a GPU, little that a few steps could prove. The work moves from the threads of the pipeline into the train step, and both use the same cores. In the pipeline the work runs beside the training and takes cores from it, and in the model it is a part of the train step. The table above says whether one of them is faster on your machine, or whether nobody can tell. *With* a GPU, the cores of the host are free for decoding, and the link carries a quarter of the bytes. The price is a longer step on the GPU. This pays where the host is the limit, and it costs where the GPU is.
 #
 # What cannot move so easily is everything before the batch: reading and decoding files, where each photo has another size.
 #
@@ -225,21 +225,6 @@ for name, answer in answers.items():
 #
 # ## Exercises
 #
-# **11.10** Write `link_mb_per_s(images_per_s, side, bytes_per_value)`: how many megabytes (millions of bytes) go over the link in each second? The photos are square, `side` pixels on each side, with three channels. One line.
-
-# %% tags=["stub"]
-def link_mb_per_s(images_per_s, side, bytes_per_value):
-    ...  # your code
-
-# %% tags=["solution"]
-def link_mb_per_s(images_per_s, side, bytes_per_value):
-    return images_per_s * side * side * 3 * bytes_per_value / 1e6
-
-# %%
-try_it("11.10", link_mb_per_s)
-check("11.10", link_mb_per_s)
-
-# %% [markdown]
 # **11.11** Write `pays(decode, augment, train, on_gpu)`: how many times as fast does the job become when the augmentation moves from the host into the model? All arguments are times in ms for one batch: decoding and augmenting on all cores of the host, the train step, and the augmentation on the accelerator. Pipeline and training overlap perfectly. One or two lines.
 
 # %% tags=["stub"]

@@ -298,6 +298,7 @@ def balanced(labels, classes):
     return len(labels) / (classes * counts[labels])
 
 # %%
+try_it("11.13", balanced)
 check("11.13", balanced)
 
 # %% [markdown]

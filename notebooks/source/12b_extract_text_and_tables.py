@@ -18,7 +18,7 @@ from pathlib import Path
 import keras
 import numpy as np
 import tensorflow as tf
-from labcourse import check, idea, predictions
+from labcourse import check, idea, predictions, try_it
 from labextras.extract import source_check
 from labkit import damage, photos, plain
 
@@ -125,7 +125,7 @@ predictions.review("12b.words", measured=[rate / wanted for rate in rates])
 # %% [markdown]
 # ## Explain
 #
-# A word is a few bytes and costs two billion operations on the accelerator. A photo is 115,000 bytes and costs about eleven times as much (3.8·10⁹ multiplications forward, says the paper of ResNet; each with an addition, and three times that for training). So the language model wants some hundred times fewer bytes per second, and a few cores deliver them. A study of data stalls measured the same: BERT-large and GNMT had none (DS-Analyzer, VLDB 2021, section 4.3.5).
+# A word is a few bytes and costs two billion operations on the accelerator. A photo is 115,000 bytes and costs about eleven times as much (3.8·10⁹ multiplications forward, says the paper of ResNet; each with an addition, and three times that for training). So the language model wants some hundred times fewer bytes per second, and one or two cores deliver them. A study of data stalls measured the same: BERT-large and GNMT had none (DS-Analyzer, VLDB 2021, section 4.3.5).
 #
 # Many jobs even encode the whole text once and store only the numbers. Language models do stall on some things: a slow first read from an object store, padding that wastes the accelerator, and one Python function for each line.
 #
@@ -218,6 +218,7 @@ def vectors(line, vocabulary, table, length):
     return table[numbers + [0] * (length - len(numbers))]
 
 # %%
+try_it("12.4", vectors)
 check("12.4", vectors)
 
 # %% [markdown]
@@ -239,6 +240,7 @@ def encoded(lines, clean, lookup, size):
     return words.map(lambda split: lookup(split.to_tensor("")))
 
 # %%
+try_it("12.5", encoded)
 check("12.5", encoded)
 
 # %% [markdown]

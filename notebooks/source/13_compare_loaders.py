@@ -33,7 +33,7 @@ idea("13")
 predictions.commit("13.photos", ..., unit="times")
 
 # %% [markdown]
-# And how many times faster are two threads than one, if their function is plain Python, which needs the interpreter all the time?
+# And how many times faster are two threads than one, if their function is plain Python, which holds the interpreter all the time?
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("13.python", ..., unit="times")
@@ -237,7 +237,7 @@ predictions.review("13.photos", model=2, measured=turns["photos"].speedup("photo
 predictions.review("13.python", model=1, measured=turns["plain Python"].speedup("plain Python, two threads"))
 
 # %% [markdown]
-# Pillow, OpenCV and NumPy let go of the interpreter while they compute, so threads help. Plain Python does not. It needs processes, as PyTorch starts them, or ops of TensorFlow.
+# Pillow, OpenCV and NumPy let go of the interpreter while they compute, so threads help. Plain Python holds it, so threads take turns. It needs processes, as PyTorch starts them, or ops of TensorFlow.
 #
 # ### What processes cost
 #
@@ -347,6 +347,7 @@ def numbers(length, workers, worker):
     return list(range(worker, length, workers))
 
 # %%
+try_it("13.2", numbers)
 check("13.2", numbers)
 
 # %% [markdown]

@@ -329,6 +329,7 @@ def flipped(boxes):
     return np.stack([1 - right, top, 1 - left, bottom], axis=1)
 
 # %%
+try_it("13.5", flipped)
 check("13.5", flipped)
 
 # %% [markdown]

@@ -141,7 +141,7 @@ labkit.show(*(found.trace(name) for name in rungs), labels=tuple(rungs), steps=4
 # %% [markdown]
 # ## Where a step goes
 #
-# The table below adds up the time of all operations of *best*. The column *where* has three values. *Input pipeline* and *train step* are threads of the processor. *Device* is a GPU. Its rows are kernels and copies, and a note below the table says how many bytes a copy moves, and how fast.
+# The picture and the table below add up the time of all operations. The column *where* has three values. *Input pipeline* and *train step* are threads of the processor. *Device* is a GPU. Its rows are kernels and copies, and a note below the table says how many bytes a copy moves, and how fast.
 
 # %% tags=["nbval-ignore-output"]
 ops = {name: operations(found.trace(name), most=8) for name in rungs}
@@ -225,27 +225,12 @@ if DALI:
 #
 # *With a GPU*, the train step needs only a little time of the processor, which starts the kernels. So pipeline and training overlap, and the time of a step is about the longer one of the two. That is what the modelled accelerator assumes, and so it can be close to the truth. Two things are missing in it. It does not copy the batch to the GPU, and it does not start kernels. Where the two numbers differ, look for them in the timeline.
 #
-# *Without a GPU*, the train step needs the cores, and it shares them with the pipeline. The naive pipeline does not work during a step, so nothing is shared, and the model errs less. The best pipeline works during the step, so the two slow each other down, and the train step itself gets longer. The model knows nothing of that: it promises more than the processor can do. So never plan for a GPU with a figure that a processor trained, and never the other way round.
+# *Without a GPU*, the train step needs the cores, and it shares them with the pipeline. The naive pipeline does not work during a step, so little is shared, and the model errs less. The best pipeline works during the step, so the two slow each other down, and the train step itself gets longer. The model knows nothing of that: it promises more than the processor can do. So never plan for a GPU with a figure that a processor trained, and never the other way round.
 #
 # A pipeline that is good enough for one device can be too slow for the next one. A GPU that trains three times as fast needs three times the photos, from the same cores.
 #
 # ## Exercises
 #
-# **16.1** Write `waiting_hours(photos, epochs, free, fed)`: for how many hours does a GPU wait in a training? Its train step takes as long as with free data. It trains `epochs` times on `photos` photos. With free data it would train `free` images per second, and with its pipeline it trains `fed` images per second. One line.
-
-# %% tags=["stub"]
-def waiting_hours(photos, epochs, free, fed):
-    ...  # your code
-
-# %% tags=["solution"]
-def waiting_hours(photos, epochs, free, fed):
-    return photos * epochs * (1 / fed - 1 / free) / 3600
-
-# %%
-try_it("16.1", waiting_hours)
-check("16.1", waiting_hours)
-
-# %% [markdown]
 # **16.2** Write `fed_rate(batch, step_ms, image_ms, cores, gpu)`: how many images per second does a training reach? With free data, a train step was measured to take `step_ms` milliseconds. To make one photo takes `image_ms` milliseconds of one core, and the pipeline uses all `cores` cores. Where `gpu` is true, the train step leaves the cores alone. So the pipeline makes the next batch during the step. Where it is false, the train step uses all cores, too. Then the processor has to do both, one after the other or in turns. Two or three lines.
 
 # %% tags=["stub"]

@@ -89,10 +89,10 @@ def test_plain_nbgrader_tests_hold_without_the_grader(sources, in_notebook):
         ("# %% solution='1.1'\nx = 1\n\n# %% solution='1.1'\nx = 2\n\n# %% tests='1.1' points=100\n1", "used twice"),
     ],
 )
-def test_a_set_that_makes_no_sense_is_refused(tmp_path, root, text, words):
+def test_a_set_that_makes_no_sense_is_refused(tmp_path, text, words):
     (tmp_path / "ps9.py").write_text(text)
     with pytest.raises(ValueError, match=words):
-        source_notebook(tmp_path / "ps9.py", root)
+        source_notebook(tmp_path / "ps9.py")
 
 
 # -- the pre-check

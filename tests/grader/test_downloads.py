@@ -222,6 +222,8 @@ def test_git_ignores_students_work_and_grades(root):
         ("=cmd|x!A1", "=cmd|x!A1", "cmd-x-A1"),
         ("'=1", "'=1", "1"),
         ("-7", "-7", "7"),
+        ("李 雷", "李 雷", "student-1"),
+        ("Αθηνά Παππά", "Αθηνά Παππά", "student-1"),
     ],
 )
 def test_an_odd_name_is_one_student_in_the_list_and_on_the_disk(tmp_path, collect, name, shown, folder):

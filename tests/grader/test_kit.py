@@ -9,6 +9,7 @@ import zipfile
 import jupytext
 import pytest
 
+import badges
 import kit
 import labcourse
 from assignments.grader.precheck import released
@@ -74,10 +75,16 @@ def test_the_kit_is_notebooks_problem_sets_and_the_wheel_and_tells_no_solution_o
     found = {path.name for path in made.iterdir() if not path.name.startswith(".")}
     notebooks = {path.name for path in (root / "notebooks").glob("[0-9]*.ipynb")}
     (wheel,) = (name for name in found if name.endswith(".whl"))
-    assert found == {*notebooks, wheel, "start.ipynb", "docs", "problem_sets", "README.md"}
+    assert found == {*notebooks, wheel, "start.ipynb", "docs", "problem_sets", "README.md", "constraints.txt"}
+    with zipfile.ZipFile(made.with_name("kit.zip")) as packed:
+        files = {name for name in packed.namelist() if not name.endswith("/")}
+    assert files == {f"kit/{p.relative_to(made).as_posix()}" for p in made.rglob("*") if p.is_file()}
+    repository, _ = badges.settings(root)
     assert {p.stem for p in (made / "problem_sets").iterdir()} == {p.stem for p in kit.Course().files.values()}
     assert wheel in (made / "README.md").read_text()
     read, wanted = list(texts(made)), secrets(root)
+    assert any(name.endswith("METADATA") for name, _ in read)
+    assert not [name for name, text in read if repository in text], "leads to the solutions"
     assert any(name.startswith("labkit/_data/lab_photos/") for name, _ in read)
     assert len(wanted) > 150
     told = {(name, line) for name, text in read for line in wanted & lines(text)}

@@ -1,24 +1,27 @@
-"""Every drill has one fault and one right diagnosis; its fix removes the fault and brings no other."""
+"""A drill has one right diagnosis, which its recording tells and its code does not; its fix removes it and no more."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
+from collections import Counter
 from pathlib import Path
 
-import numpy
+import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 import labkit
 from labcourse import drills, gradebook, grading
-from labcourse.drills import data, detectors, faults
-from labcourse.drills.case import Case
+from labcourse.drills import data, machine, sick_jobs, writing
+from labcourse.drills.case import FILES, Case, Material
 from labkit.timeline.timeline import Timeline
 
-KEYS = [fault.key for fault in drills.pool()]
+BENCHMARK = Path(__file__).resolve().parents[2] / "benchmarks" / "drills.py"
+FAULTS = sick_jobs.WORDS["faults"]
+KEYS = list(FAULTS)
+CODE = [key for key in KEYS if FAULTS[key]["group"] not in ("world", "nothing")]
 every = pytest.mark.parametrize("key", KEYS)
 
 
@@ -28,258 +31,194 @@ def of_a_busy_machine(monkeypatch):
     monkeypatch.setattr(data, "LONGEST_S", 120)
 
 
-# The faults that the lab's notes ask for, speed first, then data.
-ASKED = {
-    *("no_prefetch", "early_prefetch", "cached_augment", "unfinished_cache", "shuffled_batches", "single_file"),
-    *("map_fn", "gil", "gzip", "tiny_shards", "huge_buffer", "straggler"),
-    *("frozen_numpy", "discarded", "noise", "overflow", "bgr"),
-}
+@pytest.fixture(scope="module")
+def benchmark():
+    spec = importlib.util.spec_from_file_location("drills_benchmark", BENCHMARK)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
-def fault_of(key):
-    return next(fault for fault in drills.pool() if fault.key == key)
+def drill_of(key, start=0):
+    return drills.draw(drills.seed_of(key, start), booked=False)
 
 
-def drill_of(key):
-    return drills.draw(drills.seed_of(key))
+def fixed(drill):
+    return writing.build(drills.answer(drill.seed).fixed_code)
 
 
-def quiet(fault, seed=3):
-    """Return the material of a fault, on storage that answers at once."""
-    return Case(**{"seed": seed, **fault.case, "latency_ms": 0})
+def broken(drill):
+    return writing.build(drills.answer(drill.seed).code)
 
 
-def found(fault, pipeline):
-    """Return the faults of a pipeline: all detectors look at it, whichever drill it is of."""
-    case = quiet(fault)
-    dataset = pipeline(case)
-    seen = detectors.find(dataset, case)
-    return list(dict.fromkeys([*seen, *data.find(data.read(dataset, case, fault.task, fault.share))]))
+# -- what is drawn ---------------------------------------------------------------------------
 
 
-def test_the_pool_holds_at_least_sixteen_faults_and_all_that_were_asked_for():
-    assert len(KEYS) >= 16
-    assert set(KEYS) >= ASKED
-    assert {*detectors.DETECTORS, *data.DETECTORS} == set(KEYS)
+def test_a_block_draws_each_diagnosis_a_third_is_the_machine_and_some_are_healthy():
+    count = len(sick_jobs.BLOCK)
+    for block in range(2):
+        drawn = [drills.answer(seed) for seed in range(block * count, (block + 1) * count)]
+        assert {one.key for one in drawn} == set(KEYS)
+        groups = Counter(one.group for one in drawn)
+        assert groups["world"] * 3 == count
+        assert groups["nothing"] >= 3
+    assert {key for key in KEYS if FAULTS[key]["group"] == "world"} == {
+        "slow_file", "cold_disk", "neighbour", "two_cores", "slow_link"
+    }  # fmt: skip
+    asked = {
+        *("no_prefetch", "early_prefetch", "cached_augment", "unfinished_cache", "shuffled_batches", "single_file"),
+        *("map_fn", "gil", "gzip", "tiny_shards", "huge_buffer", "frozen_numpy"),
+        *("discarded", "noise", "overflow", "bgr"),
+    }  # fmt: skip
+    assert asked < set(KEYS)
 
 
-@pytest.mark.random
-@pytest.mark.sample(1)
+def test_a_seed_is_always_the_same_drill_and_a_key_has_a_seed():
+    assert repr(drills.draw(5)) == repr(drills.draw(5))
+    sick_jobs.job.cache_clear()
+    assert drills.answer(5) == drills.answer(5)
+    assert all(drills.answer(seed := drills.seed_of(key, 100)).key == key and seed >= 100 for key in KEYS)
+
+
 @every
-def test_a_drill_has_its_own_fault_and_no_other(key):
-    fault = fault_of(key)
-    assert found(fault, fault.pipeline) == [key]
+def test_a_diagnosis_comes_in_at_least_three_shapes(key, benchmark):
+    """Names of functions and numbers aside."""
+    shapes, seed = set(), 0
+    for _ in range(6):
+        seed = drills.seed_of(key, seed) + 1
+        shapes.add(re.sub(r"\d+", "n", benchmark.plain(drills.answer(seed - 1).code)))
+    assert len(shapes) >= 3
 
 
-@pytest.mark.sample(1)
-@pytest.mark.random
+def test_what_looks_like_a_fault_is_harmless_elsewhere():
+    """Each construct that is the fault of some drills stands in healthy code of others."""
+    looks = {
+        "one_by_one": lambda how: 1 in how["calls"], "one_thread": lambda how: how["pool"] < 4,
+        "gil": lambda how: how["python"], "map_fn": lambda how: how["loop"],
+        "files_in_turn": lambda how: how["source"] == "files" and not how["cycle"],
+        "cached_names": lambda how: how["cache"] == "names", "unfinished_cache": lambda how: how["take"] == "after",
+        "no_prefetch": lambda how: not how["ahead"], "early_prefetch": lambda how: how["early"],
+        "huge_buffer": lambda how: how["ahead"] > 16, "shuffled_images": lambda how: how["shuffle"] == "images",
+        "shuffled_batches": lambda how: how["shuffle"] == "batches", "remainder": lambda how: not how["drop"],
+        "bgr": lambda how: how["flip"], "scaled_twice": lambda how: how["divide"], "overflow": lambda how: how["first"],
+        "strange_labels": lambda how: how["source"] == "pairs", "frozen_numpy": lambda how: not how["own_draw"],
+    }  # fmt: skip
+    healthy = [sick_jobs.job(seed).fixed for seed in range(300) if drills.answer(seed).group != "waits"]
+    for key, look in looks.items():
+        count = sum(map(bool, map(look, healthy)))
+        assert count >= 4, f"{key}: in {count} of {len(healthy)} healthy pipelines"
+
+
+def test_task_sentences_are_of_one_pool_for_all_and_code_and_names_tell_nothing():
+    tasks = sick_jobs.WORDS["tasks"]
+    for key in KEYS:
+        seeds, seed = [], 0
+        for _ in range(10):
+            seeds.append(drills.seed_of(key, seed))
+            seed = seeds[-1] + 1
+        found = [drills.draw(seed) for seed in seeds]
+        assert {drill.task for drill in found} <= set(tasks)
+        assert len({drill.task for drill in found}) > 1, key
+        for drill in found:
+            code = drills.answer(drill.seed).code
+            assert "#" not in code
+            assert not set(re.findall(r"\w+", code)) & ({*KEYS, *FILES, "far", "slow", "late"} - {"map_fn"})
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "7", True, None, 10**18 + 1, pytest.param(10**5000, id="5,000 digits")])
+def test_a_seed_that_is_none_is_refused(seed):
+    with pytest.raises(ValueError, match=r"the seed of a drill is .* allowed: a whole number from 0 to"):
+        drills.draw(seed)
+    with pytest.raises(ValueError, match="there is no fault 'x'; there are: bgr"):
+        drills.seed_of("x")
+
+
+def test_every_diagnosis_has_its_words():
+    for words in FAULTS.values():
+        assert set(words) == {"group", "diagnosis", "sign"}
+        assert len(words["sign"]) > 30
+    assert len({words["diagnosis"] for words in FAULTS.values()}) == len(KEYS)
+    stored = json.loads(Path(sick_jobs.__file__).with_name("faults.json").read_text(encoding="utf-8"))
+    assert set(stored["faults"]) == set(KEYS)
+    assert set(data.DETECTORS) == {key for key in KEYS if FAULTS[key]["group"] == "data"}
+
+
+# -- code comes after the diagnosis ----------------------------------------------------------
+
+
+def test_code_is_shown_after_a_diagnosis_right_or_wrong_and_not_before():
+    drill = drill_of("bgr")
+    code = drills.answer(drill.seed).code
+    for shown in (drill.code, repr(drill), "".join(drill._repr_mimebundle_().values())):
+        assert "def pipeline" not in shown
+    assert "drill.diagnose(" in drill.code
+    drill.diagnose("none of the list")
+    assert "def pipeline" not in drill.code, "that was no diagnosis"
+    assert not drill.diagnose(1).passed
+    assert drill.code == code
+    assert code in repr(drill)
+    assert "<pre>def pipeline(case):" in drill._repr_mimebundle_()["text/html"]
+
+
 @every
-def test_the_fix_removes_the_fault_and_brings_no_other_fault(key):
-    fault = fault_of(key)
-    assert found(fault, faults.build(fault.fixed_code)) == []
-    result = drill_of(key).fix(faults.build(fault.fixed_code))
-    assert result.passed, result
-
-
-@pytest.mark.sample(1)
-@pytest.mark.random
-@every
-def test_the_faulty_pipeline_fails_its_own_check_and_shows_its_sign_to_those_who_named_its_fault(key):
-    fault, drill = fault_of(key), drill_of(key)
-    result = drill.fix(fault.pipeline)
-    assert result.status == grading.FAILED
-    assert "it is not fixed" in result.hint
-    assert fault.sign not in result.hint, "code that nobody touched would name the fault"
-    drill.diagnose(next(text for text in drill.diagnoses if text != fault.diagnosis))
-    assert fault.sign not in drill.fix(fault.pipeline).hint
-    drill.diagnose(fault.diagnosis)
-    result = drill.fix(fault.pipeline)
-    assert fault.sign in result.hint
-    assert fault.diagnosis not in result.hint
-
-
-def test_the_exercises_show_the_sign_to_those_who_named_the_fault_in_the_exercise_before():
-    numbered = {"10.2": drills.answer(16), "10.3": drills.answer(15)}
-    assert grading.check("10.1", lambda seed: drills.answer(seed).diagnosis).passed
-    for number, fault in numbered.items():
-        hint = grading.check(number, fault.pipeline).hint
-        assert "it is not fixed" in hint
-        assert fault.sign in hint
-
-
-def two_epochs(numbers, seed=0):
-    """Return 80 photos in random order, each with one of the numbers added to all its pixels, in turn."""
-    case, rng = quiet(fault_of("frozen_numpy")), numpy.random.default_rng(seed)
-    base = case.truth().astype(numpy.float32) / numpy.float32(255)
-    labels = numpy.concatenate([rng.permutation(case.size) for _ in range(3)])[:80]
-    added = numpy.resize(numpy.repeat(numbers, -(-80 // len(numbers))), 80).astype(numpy.float32)
-    images = numpy.clip(base[labels] + added[:, None, None, None], 0, 1)
-    return data.Delivery(images, labels, (8,) * 10, base, "random", case.size, case.size)
-
-
-@pytest.mark.long
-@pytest.mark.random
-@given(number=st.floats(1e-5, 0.2), sign=st.sampled_from([-1, 1]))
-@example(number=1e-5, sign=1)
-@settings(max_examples=30)
-def test_one_number_for_all_photos_is_found_however_small_it_is(number, sign):
-    assert data.find(two_epochs([sign * number])) == ["frozen_numpy"]
-    assert data.find(two_epochs([0.0])) == []
-
-
-@pytest.mark.sample(1)
-@pytest.mark.random
-@pytest.mark.parametrize("count", [10, 40])
-def test_numbers_that_photos_share_are_counted_whatever_they_are(count):
-    for seed in range(20):
-        numbers = numpy.random.default_rng(seed).uniform(-0.2, 0.2, count)
-        with pytest.raises(grading.Wrong, match="80 photos share"):
-            data.judge(two_epochs(numbers, seed), keeps_order=True, ordered_anew=True)
-
-
-@pytest.mark.long
-def test_a_number_for_each_photo_is_right_whatever_the_numbers_are():
-    for seed in range(40):
-        facts = two_epochs(numpy.random.default_rng(seed).uniform(-0.2, 0.2, 80), seed)
-        assert data.find(facts) == []
-        data.judge(facts, keeps_order=True, ordered_anew=True)
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("key", [k for k in KEYS if k != "blurred_epochs"])
-def test_no_other_drill_repeats_before_it_shuffles(key):
-    seen = detectors.nodes(fault_of(key).pipeline(quiet(fault_of(key))))
-    before = [n.kind for node in seen if node.kind == "Shuffle" for n in node.upstream]
-    assert "Repeat" not in before, "that diagnosis would fit as well"
-
-
-@pytest.mark.sample(1)
-@pytest.mark.random
-@every
-def test_the_fix_of_another_fault_does_not_help(key):
-    """Most do not even fit the code; those that do leave the fault."""
-    drill, own = drill_of(key), fault_of(key)
-    tried = set()
-    for other in drills.pool():
-        if other.key == key or not all(broken in own.code for _, broken in other.edits):
-            continue
-        source = own.code
-        for right, broken in other.edits:
-            source = source.replace(broken, right)
-        if source in tried:
-            continue
-        tried.add(source)
-        assert not drill.fix(faults.build(source)).passed, f"the fix of {other.key} fixes {key}"
-
-
-def test_every_fault_has_its_words_and_there_are_no_others():
-    read = json.loads(Path(faults.__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))
-    words = read["faults"]
-    assert set(read["tasks"]) == {fault.task for fault in drills.pool()}
-    assert set(words) == {fault.key for fault in drills.pool()}
-    for entry in words.values():
-        assert set(entry) == {"diagnosis", "sign", "shows_in"}
-        assert entry["shows_in"] in ("timeline", "data")
-        assert min(map(len, (entry["diagnosis"], entry["sign"]))) > 30
-    assert len({entry["diagnosis"] for entry in words.values()}) == len(words)
+def test_what_a_drill_keeps_does_not_hold_its_answer(key):
+    kept = repr({name: value for name, value in vars(drill_of(key)).items() if name not in ("diagnoses", "_written")})
+    assert not any(secret in kept for secret in (key, FAULTS[key]["diagnosis"], FAULTS[key]["sign"]))
 
 
 @every
 def test_exactly_one_diagnosis_is_right_and_no_hint_gives_it_away(key):
-    drill, own = drill_of(key), fault_of(key)
+    drill = drill_of(key)
     results = [drill.diagnose(text) for text in drill.diagnoses]
-    assert [r.passed for r in results] == [text == own.diagnosis for text in drill.diagnoses]
+    assert [r.passed for r in results] == [text == FAULTS[key]["diagnosis"] for text in drill.diagnoses]
     assert [r.passed for r in results] == [drill.diagnose(i).passed for i in range(1, len(KEYS) + 1)]
     for result in results:
-        assert own.diagnosis not in result.hint
-        assert own.sign not in result.hint
+        assert FAULTS[key]["diagnosis"] not in result.hint
+        assert FAULTS[key]["sign"] not in result.hint
 
 
-@pytest.mark.sample(8)
-@every
-def test_the_code_that_is_shown_runs_alone_and_has_no_word_about_its_fault(key):
-    fault = fault_of(key)
-    assert fault.code.startswith("def pipeline(case):")
-    assert "#" not in fault.code
-    assert key not in fault.code.replace("tf.map_fn", "")
-    case = quiet(fault)
-    dataset = faults.build(fault.code)(case)
-    assert isinstance(dataset, tf.data.Dataset)
-    assert detectors.find(dataset, case) == detectors.find(fault.pipeline(case), case)
+def test_the_list_prints_in_groups_with_one_numbering():
+    shown = drills.diagnoses()
+    assert all(head in repr(shown) and head in shown._repr_html_() for head in sick_jobs.WORDS["groups"].values())
+    numbers = [int(line.split()[0]) for line in repr(shown).splitlines() if line.startswith(" ")]
+    assert numbers == list(range(1, len(KEYS) + 1))
+    assert re.findall(r"<ol start='(\d+)'>", shown._repr_html_()) == ["1", "13", "24", "26", "31"]
 
 
-@pytest.mark.sample(1)
-@pytest.mark.random
-@pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).shows_in == "data"])
-def test_a_fault_of_the_data_is_seen_in_the_numbers_of_the_probe(key):
-    probe = drill_of(key).probe()
-    # Means of random brightness differ from run to run; what is named here does not.
-    named = {
-        "cached_augment": "photo 0 against its original, first and last time",
-        "frozen_numpy": "photo 0 against its original, first and last time",
-        "noise": "spread of that difference within a photo",
-        "discarded": "mean of the first eight rows",
-        "overflow": "mean where the original is brightest",
-        "bgr": "mean of red, green, blue",
-        "scaled_twice": "darkest and brightest pixel",
-        "strange_labels": "labels that belong to their photo",
-        "remainder": "sizes of batches",
-        "blurred_epochs": "photos that come in epoch 1",
-        "shuffled_batches": "batches of epoch 1 that epoch 2 repeats",
-    }[key]
-    assert named in [what for what, comes, should in probe.rows if comes != should]
-    assert fault_of(key).diagnosis not in repr(probe)
-    assert "<table>" in probe._repr_html_()
+@pytest.mark.parametrize("answer", [3.5, "x", 0, 99, True, [], object(), -1])
+def test_no_diagnosis_makes_the_check_raise(answer):
+    result = drills.draw(0, booked=False).diagnose(answer)
+    assert result.status == grading.FAILED
+    assert result.hint
 
 
-def work(timeline, *words):
-    """Return the own time of spans whose names hold one of the words, for each step of the window."""
-    total = sum(ns for (_, name), ns in timeline.work_ns_by_name.items() if any(w in name for w in words))
-    return total / timeline.steps
+def test_what_was_not_tried_is_open():
+    drill = drills.draw(0)
+    assert drill.diagnose(None).status == grading.OPEN
+    assert drill.fix(None).status == grading.OPEN
+    assert drill.fix(lambda case: None).status == grading.OPEN
 
 
-def together(timeline, word):
-    """Return in how many lanes spans of this name lie."""
-    return sum(any(word in timeline.names[i] for i in set(lane.name_id.tolist())) for lane in timeline.lanes)
+def test_what_is_not_booked_counts_for_nobody_and_what_was_solved_stays_solved():
+    seed = drills.seed_of("bgr", 500)
+    for booked in (False, True):
+        drill = drills.draw(seed, booked=booked)
+        assert drill.diagnose("red and blue are exchanged").passed
+        assert not drill.diagnose(1).passed
+        assert (f"{drill.name}, diagnosis" in gradebook.session.exercises) == booked
+    assert gradebook.session.exercises[f"{drill.name}, diagnosis"] == {"status": grading.PASSED, "tries": 2}
 
 
-#: What a timeline shows of each fault: a number that is larger for the faulty pipeline than for the healthy one.
-SHOWN = {
-    "no_prefetch": lambda t: -sum("Prefetch" in n for n in t.names),
-    "early_prefetch": lambda t: sum("Prefetch::" in n and "Batch" in n for n in t.names) * -1,
-    "one_by_one": lambda t: -together(t, "DecodeJpeg"),
-    "one_thread": lambda t: -together(t, "DecodeJpeg"),
-    "gil": lambda t: work(t, "PyFunc"),
-    "map_fn": lambda t: sum(any(w in n for w in ("TensorList", "While", "while")) for n in t.names),
-    "shuffled_images": lambda t: sum("Shuffle" in n and "Map" in n.split("Shuffle")[1] for n in t.names),
-    "huge_buffer": lambda t: sum("Batch" in s.name.rpartition("::")[2] for s in t.trace) / t.steps,
-    "cached_names": lambda t: work(t, "DecodeJpeg"),
-    "unfinished_cache": lambda t: work(t, "DecodeJpeg"),
-    "straggler": lambda t: -sum(s.category == "train" for s in t.trace) / t.span_ns,
-    "single_file": lambda t: -together(t, "Sleep"),
-    "files_in_turn": lambda t: -together(t, "Sleep"),
-    "tiny_shards": lambda t: work(t, "Sleep"),
-    "gzip": lambda t: work(t, "TFRecord"),
-}
+# -- the recording ---------------------------------------------------------------------------
 
 
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("key", [k for k in KEYS if fault_of(k).shows_in == "timeline"])
-def test_a_fault_of_the_order_is_seen_in_the_timeline(key):
-    for _ in range(3):  # both are measured, one after the other, and the machine may have turned to something else
-        drill = drill_of(key)
-        healthy = Timeline(drill.record(faults.build(fault_of(key).fixed_code)))
-        faulty, well = SHOWN[key](drill.timeline), SHOWN[key](healthy)
-        if faulty > well:
-            break
-    assert faulty > well
+def test_the_same_drill_has_the_same_recording_every_time():
+    one, other = (drill_of("slow_link").trace for _ in range(2))
+    assert [tuple(span) for span in one] == [tuple(span) for span in other]
+    assert one.run.origin == "modelled"
 
 
-# -- how a drill is drawn --------------------------------------------------------------------
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("key", ["no_prefetch", "gil", "straggler", "one_by_one"])
+@pytest.mark.parametrize("key", ["no_prefetch", "gil", "slow_file", "two_cores"])
 def test_a_drill_draws_its_timeline_without_explanation(key):
     drill = drill_of(key)
     explained = Timeline(drill.trace).stalls
@@ -295,90 +234,205 @@ def test_a_drill_draws_its_timeline_without_explanation(key):
     for name, text in views.items():
         assert explained.advice not in text, name
         assert "waits mostly for" not in text, name
-        assert "to blame" not in text, name
         assert not re.search(r"the cause|its cause|for what|waited for", text), name
-        assert not re.search(r"gaps wait for|fetch stall \d|% (fetch|prep|copying|starting|handing)", text), name
     assert len(drill.timeline.gaps) == len(Timeline(drill.trace).gaps), "the gaps themselves are all there"
 
 
+def test_faults_of_the_machine_are_in_the_recording():
+    assert drill_of("two_cores").trace.run.host.cpus == 2
+    assert "other programs took 6.0 of 8 cores" in labkit.draw(drill_of("neighbour").timeline).text
+    reads = {}
+    for key in ("slow_file", "cold_disk", "slow_link"):
+        drill = drill_of(key)
+        answers, moves = map(float, re.findall(r"in ([\d.]+) ms", drill.sheet))
+        took = np.array([s.duration_ns / 1e6 for s in drill.trace if s.name in ("ReadFile", "read")])
+        reads[key] = took / (answers + 8 * moves)
+    late = reads["slow_file"] > 5
+    assert 0 < late.mean() < 0.1, "one file is late, and all others are not"
+    assert np.median(reads["cold_disk"][:6]) > 3 * np.median(reads["cold_disk"][-6:])
+    assert np.median(reads["slow_link"]) > 2
+    for key in ("two_cores", "neighbour", "slow_link"):
+        drill = drill_of(key)
+        assert drills.answer(drill.seed).code == drills.answer(drill.seed).fixed_code, "its code is healthy"
+
+
+@pytest.mark.sample(6)
+@pytest.mark.random
 @every
-def test_what_a_drill_keeps_does_not_hold_its_answer(key):
-    fault, kept = fault_of(key), vars(drill_of(key))
-    kept = repr({name: value for name, value in kept.items() if name not in ("code", "diagnoses")})
-    assert not any(secret in kept for secret in (fault.key, fault.diagnosis, fault.sign))
+def test_a_drill_has_what_it_is_said_to_have_and_nothing_else(key):
+    """Its data, its memory and its waits; and of none of them anything is left without the fault."""
+    drill, group = drill_of(key), FAULTS[key]["group"]
+    room = drill._job.machine.room
+    assert data.find(drill.delivered(broken(drill))) == [key] * (group == "data")
+    assert data.find(drill.delivered(fixed(drill))) == []
+    assert (drill._given.held > room) == (group == "memory")
+    assert (Timeline(drill.trace).busy < 0.9) == (group in ("waits", "world"))
+    if group not in ("world", "nothing") or key == "slow_file":
+        good = drill._run(fixed(drill)(drill.case), drill.case, "")
+        assert Timeline(good.trace).busy > 0.93
+        assert good.held <= room
 
 
-@pytest.mark.long
-def test_what_a_drill_records_has_a_name_of_its_own_in_the_gradebook():
-    drill = drill_of("one_by_one")
-    trace = drill.record(fault_of("one_by_one").pipeline)
-    assert (trace.run.name, drill.trace.run.name) == (f"{drill.name}, yours", drill.name)
-    assert {drill.name, f"{drill.name}, yours"} <= set(gradebook.session.runs)
+# -- programs that try -----------------------------------------------------------------------
 
 
-def test_a_fix_must_be_built_on_the_files_of_the_case_wherever_they_are_named():
-    fault = fault_of("no_prefetch")
-    case, other, one = quiet(fault), quiet(fault, seed=9), tf.data.Dataset.range(1)
-    dataset = fault.pipeline(case)
-    assert case.feeds(dataset)
-    assert case.feeds(one.flat_map(lambda _: dataset))
-    assert not other.feeds(dataset)
-    assert not case.feeds(one.batch(2))
+@pytest.mark.random
+def test_a_drill_is_solved_from_its_recording_and_not_by_its_code_or_its_sentence(benchmark):
+    """A smaller version of the benchmark: few drills, and few to learn from."""
+    found = benchmark.shares(24, 6 * len(sick_jobs.BLOCK))
+    assert found["solved_from_timeline"] >= 0.85
+    assert found["solved_by_diff"] <= 0.30, "of 24 drills 0.2 are five; seven come by chance once in fifty times"
+    assert found["solved_by_sentence"] <= 0.17
 
 
-# -- seeds and answers ---------------------------------------------------------------------
+# -- fixes -----------------------------------------------------------------------------------
 
 
-def test_a_seed_is_always_the_same_drill_and_a_block_of_seeds_is_the_whole_pool():
-    count = len(KEYS)
-    for block in range(3):
-        drawn = [drills.answer(seed).key for seed in range(block * count, (block + 1) * count)]
-        assert sorted(drawn) == sorted(KEYS)
-    assert repr(drills.draw(5)) == repr(drills.draw(5))
-    assert all(drills.answer(seed := drills.seed_of(key, 40)).key == key and seed >= 40 for key in KEYS)
-    assert [drills.answer(s).key for s in range(count)] != [drills.answer(s).key for s in range(count, 2 * count)]
+@pytest.mark.sample(4)
+@pytest.mark.random
+@every
+def test_the_fix_passes_and_the_code_as_it_is_does_where_nothing_in_it_is_wrong(key):
+    drill = drill_of(key)
+    assert drill.fix(fixed(drill)).passed
+    result, as_it_is = drill.fix(broken(drill)), drills.answer(drill.seed)
+    assert result.passed == (as_it_is.code == as_it_is.fixed_code)
+    if not result.passed:
+        assert "it is not fixed" in result.hint
+        assert FAULTS[key]["sign"] not in result.hint, "code that nobody touched would name the fault"
+        drill.diagnose(next(text for text in drill.diagnoses if text != FAULTS[key]["diagnosis"]))
+        assert FAULTS[key]["sign"] not in drill.fix(broken(drill)).hint
+        drill.diagnose(FAULTS[key]["diagnosis"])
+        assert FAULTS[key]["sign"] in drill.fix(broken(drill)).hint
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, "7", True, None, 10**18 + 1, pytest.param(10**5000, id="5,000 digits")])
-def test_a_seed_that_is_none_is_refused(seed):
-    with pytest.raises(ValueError, match=r"the seed of a drill is .* allowed: a whole number from 0 to"):
-        drills.draw(seed)
-    with pytest.raises(ValueError, match="there is no fault 'x'; there are: bgr"):
-        drills.seed_of("x")
+HEAD = """def pipeline(case):
+    def load(path, label):
+        image = case.decode(case.read(path)){flip}
+        image = {scale}
+        image = tf.clip_by_value({clean} + {number}, 0, 1)
+        return {mask}, label
+
+    def tone(images, labels):
+        return case.tone(images), labels
+
+    return {steps}
+"""
+LOAD = ".map(load, num_parallel_calls=8)"
+NAMES = f"case.photos.shuffle(case.size).repeat(){LOAD}"
+BATCH = ".batch(case.batch, drop_remainder=True)"
+ONE = "lambda p, l: tf.data.Dataset.from_tensors((p, l)).map(load)"
 
 
-@pytest.mark.parametrize("answer", [3.5, "x", 0, 99, True, [], object(), -1])
-def test_no_diagnosis_makes_the_check_raise(answer):
-    result = drills.draw(0).diagnose(answer)
+def version(drill, steps=f"{NAMES}{BATCH}.prefetch(2)", options=".with_options(case.options(16))", **other):
+    """Return a pipeline of one's own that is right for the material of a drill, but for what is said."""
+    how = drill._job
+    words = {
+        "flip": "[..., ::-1]" * how.material.bgr,
+        "scale": "tf.cast(image, tf.float32)" + " / 255" * (how.material.pixels != "unit"),
+        "number": "tf.random.uniform([], -0.2, 0.2)",
+        "clean": "case.clean(image)" if how.fixed["clean"] else "image",
+        "mask": "tf.concat([tf.zeros_like(image[:8]), image[8:]], 0)",
+    }
+    if how.fixed["tone"]:
+        steps = steps.replace(BATCH, f"{BATCH}.map(tone)")
+    return writing.build(HEAD.format(steps=f"{steps}{options}", **{**words, **other}))
+
+
+RIGHT = {
+    "plain": ("noise", {}),
+    "what tf.data chooses": ("noise", {"steps": f"{NAMES.replace('8', 'tf.data.AUTOTUNE')}{BATCH}.prefetch(-1)"}),
+    "tf.data's own prefetch": ("no_prefetch", {"steps": NAMES + BATCH, "options": ""}),
+    "shuffle behind a cache, then shade": ("cached_augment", {
+        "steps": f"case.photos.map(lambda p, l: (case.decode(case.read(p)), l), 8).cache().shuffle(64).repeat()"
+        f".map(lambda i, l: (case.mask(tf.clip_by_value(tf.cast(i{{flip}}, tf.float32){{scale}}"
+        f" + tf.random.uniform([], -.2, .2), 0, 1)), l), 8){BATCH}.prefetch(2)"}),
+    "an interleave that reads": ("one_by_one", {
+        "steps": f"case.photos.shuffle(case.size).interleave({ONE}, cycle_length=8, num_parallel_calls=8).repeat()"
+        f"{BATCH}.prefetch(2)"}),
+    "records in one call": ("tiny_shards", {
+        "steps": "tf.data.TFRecordDataset(case.packed, num_parallel_reads=8).map(case.parse).shuffle(case.size)"
+        ".repeat().map(lambda d, l: load_data(d, l), 8)" + BATCH + ".prefetch(2)"}),
+    "many calls": ("one_by_one", {"steps": f"{NAMES.replace('8', '20')}{BATCH}.prefetch(2)"}),
+    "a loose order": ("slow_file", {
+        "steps": f"{NAMES.replace('8)', '8, deterministic=False)')}{BATCH}.prefetch(2)"}),
+    "photos ready and batches ready": ("no_prefetch", {"steps": f"{NAMES}.prefetch(8){BATCH}.prefetch(1)"}),
+}  # fmt: skip
+
+
+@pytest.mark.sample(3)
+@pytest.mark.random
+@pytest.mark.parametrize("name", RIGHT)
+def test_a_right_fix_passes_in_other_words(name):
+    key, other = RIGHT[name]
+    drill = drill_of(key)
+    how = drill._job.material
+    source = {"flip": "[..., ::-1]" * how.bgr, "scale": " / 255" * (how.pixels != "unit")}
+    steps = other.get("steps", "").replace("{flip}", source["flip"]).replace("{scale}", source["scale"])
+    steps = steps.replace("case.mask(", "case.mask(case.clean(").replace(", 0, 1)), l)", ", 0, 1))), l)")
+    if "load_data" in steps:
+        steps = steps.replace("lambda d, l: load_data(d, l)", (
+            f"lambda d, l: (case.mask(case.clean(tf.clip_by_value(tf.cast(case.decode(d){source['flip']}, tf.float32)"
+            f"{source['scale']} + tf.random.uniform([], -.2, .2), 0, 1))), l)"))  # fmt: skip
+    result = drill.fix(version(drill, **{**other, **({"steps": steps} if steps else {})}))
+    assert result.hint == ""
+
+
+NOT, ANOTHER, LEFT = "it is not fixed", "now there is another", "waits less than before, but"
+WRONG = {
+    "half of them twice": ("noise", {"steps": f"case.photos.take(16).shuffle(16).repeat(){LOAD}{BATCH}.prefetch(2)"},
+                           "photos, expected|comes 2 times|another"),
+    "prefetch of nothing": ("no_prefetch", {
+        "steps": f"{NAMES.replace('=8', '=2')}{BATCH}.prefetch(0)"}, NOT),
+    "few more calls": ("one_by_one", {"steps": f"{NAMES.replace('=8', '=2')}{BATCH}.prefetch(2)"}, LEFT),
+    "a scan": ("noise", {"steps": f"case.photos.shuffle(64).repeat().scan(tf.constant(0), lambda s, x: (s, load(*x)))"
+                                  f"{BATCH}.prefetch(2)"}, "does not know the step Scan"),
+    "a pile": ("noise", {"steps": f"{NAMES}{BATCH}.prefetch(3000)"}, ANOTHER),
+    "an endless cache": ("noise", {"steps": f"{NAMES}.cache(){BATCH}.prefetch(2)"}, ANOTHER),
+    "images in the buffer": ("shuffled_images", {
+        "steps": f"case.photos{LOAD}.shuffle(case.size).repeat(){BATCH}.prefetch(2)"}, NOT),
+    "not shuffled": ("noise", {"steps": f"case.photos.repeat(){LOAD}{BATCH}.prefetch(2)"}, "same order|another"),
+    "frozen in place of noise": ("noise", {"number": "np.random.uniform(0.05, 0.2)"}, ANOTHER),
+    "noise as it was": ("noise", {"number": "tf.random.uniform(tf.shape(image), -0.2, 0.2)"}, NOT),
+    "half of the width": ("noise", {"number": "tf.random.uniform([], -0.1, 0.1)"}, "varies by"),
+    "too wide": ("noise", {"number": "tf.random.uniform([], -0.4, 0.4)"}, "allowed: -0.2 to 0.2"),
+    "rows that are not black": ("noise", {"mask": "image"}, ANOTHER),
+    "channels turned": ("noise", {"flip": None}, ANOTHER),
+    "divided by 260": ("scaled_twice", {"scale": "tf.cast(image, tf.float32) * 255 / 260"}, "pixels of|is changed by"),
+    "batches of 6": ("noise", {"steps": f"{NAMES}.batch(6).prefetch(2)"}, "6 photos; expected 8"),
+    "two epochs only": ("noise", {"steps": f"{NAMES}{BATCH}.prefetch(2)".replace("peat()", "peat(2)")}, "ends after"),
+    "out of sight": ("noise", {"steps": f"(lambda d: case.photos.repeat().flat_map(lambda p, l: d))({NAMES}{BATCH})"},
+                     "cannot be examined"),
+    "without what takes long": ("gil", {"clean": "image"}, "leaves out case.clean"),
+    "the files as they are": ("tiny_shards", None, NOT),
+}  # fmt: skip
+
+
+@pytest.mark.sample(4)
+@pytest.mark.random
+@pytest.mark.parametrize("name", WRONG)
+def test_a_fix_that_leaves_its_fault_or_brings_another_fails_with_a_true_word(name):
+    key, other, word = WRONG[name]
+    drill = drill_of(key)
+    if other and "flip" in other:
+        other = {"flip": "[..., ::-1]" * (not drill._job.material.bgr)}
+    result = drill.fix(broken(drill) if other is None else version(drill, **other))
     assert result.status == grading.FAILED
-    assert result.hint
+    assert re.search(word, result.hint), result
 
 
-def test_what_was_not_tried_is_open():
-    drill = drills.draw(0)
-    assert drill.diagnose(None).status == grading.OPEN
-    assert drill.fix(None).status == grading.OPEN
-    assert drill.fix(lambda case: None).status == grading.OPEN
-
-
-@pytest.mark.sample(1)
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("pipeline", "word"),
     [
         (3, "the function itself"),
         (lambda: 1, "TypeError"),
         (lambda case: 1 / 0, "ZeroDivisionError"),
-        (lambda case: case.photos.map(lambda p, n: (numpy.clip(tf.random.uniform([2]), 0, 1), n)), "not of NumPy"),
         (lambda case: [1], "return a tf.data.Dataset"),
         (lambda case: tf.data.Dataset.range(9), "sources of case"),
         (lambda case: case.photos.batch(8).prefetch(2), "float32"),
         (lambda case: case.photos.map(lambda p, n: p).prefetch(2), "pair"),
         (lambda case: case.photos.map(lambda p, n: (tf.zeros([48, 64, 3]), n)).batch(8).prefetch(2), "goes? on|ends"),
         (lambda case: case.photos.map(lambda p, n: (tf.zeros([4, 4, 3]), n)).repeat().batch(8).prefetch(2), "shape"),
-        (
-            lambda case: case.photos.map(lambda p, n: (tf.zeros([48, 64, 3]), n + 90)).repeat().batch(8).prefetch(2),
-            "90",
-        ),
     ],
 )
 def test_no_pipeline_makes_the_check_raise_or_pass(pipeline, word):
@@ -387,230 +441,11 @@ def test_no_pipeline_makes_the_check_raise_or_pass(pipeline, word):
     assert re.search(word, result.hint), result
 
 
-def test_a_drill_says_what_its_check_asks_for():
-    """A student who fixes a drill with a cache by leaving the cache out has to know that this is no fix."""
-    once = {key for key in KEYS if "first epoch only" in drill_of(key).task}
-    assert once == {"cached_names", "unfinished_cache"}
-    anew = {key for key in KEYS if "shuffled anew for each epoch" in drill_of(key).task}
-    assert anew == {fault.key for fault in drills.pool() if fault.ordered_anew}
-
-
-# -- fixes of one's own --------------------------------------------------------------------
-
-READ = """    def load(path, label):
-        image = tf.io.decode_jpeg(case.read(path), channels=3)
-        return tf.image.convert_image_dtype(image, tf.float32), label
-
-"""
-BATCH = ".batch(case.batch, drop_remainder=True)"
-NAMES = "case.photos.shuffle(case.size, seed=1).repeat()"
-LOAD = ".map(load, num_parallel_calls=8)"
-ONE = "lambda p, l: tf.data.Dataset.from_tensors((p, l)).map(load)"
-HALF = ".take(case.size // 2)"
-TABLE = "tf.constant([-.2, -.1, -.05, .02, .06, .1, .15, .2])"
-SHADE = "lambda i, l: (tf.clip_by_value(i + tf.random.uniform({}, -0.2, 0.2), 0, 1), l)"
-
-
-def of(photos, end=".prefetch(2)", threads=16):
-    """Return the source of a pipeline of photos."""
-    return f"def pipeline(case):\n{READ}    photos = {photos}\n    batches = photos{BATCH}{end}\n    " + (
-        f"return batches.with_options(case.options(threads={threads}))\n"
-    )
-
-
-def edited(key, *edits):
-    """Return the source of a drill with edits of one's own."""
-    source = fault_of(key).code
-    for old, new in edits:
-        assert old in source
-        source = source.replace(old, new)
-    return source
-
-
-RIGHT = {
-    "shuffle behind the cache, then shade": (
-        "cached_augment",
-        of(f"case.photos{LOAD}.cache().shuffle(32).repeat()", f".map({SHADE.format('[8, 1, 1, 1]')}).prefetch(2)"),
-    ),
-    "photos ready and batches ready": ("no_prefetch", of(f"{NAMES}.map(load, 2).prefetch(8)")),
-    "a long take behind repeat": (
-        "unfinished_cache",
-        of(f"case.photos{HALF}{LOAD}.cache().repeat()", ".take(1000).prefetch(2)"),
-    ),
-    "an interleave that reads": (
-        "one_by_one",
-        of(f"case.photos.shuffle(case.size).interleave({ONE}, cycle_length=8, num_parallel_calls=8).repeat()"),
-    ),
-    "a loose interleave that reads": (
-        "straggler",
-        of(f"{NAMES}.interleave({ONE}, cycle_length=8, num_parallel_calls=8, deterministic=False)"),
-    ),
-    "what is left comes first in the next epoch": ("remainder", of(f"{NAMES}{LOAD}")),
-    "map and batch in one": (
-        "one_by_one",
-        of(f"{NAMES}.apply(tf.data.experimental.map_and_batch(load, 8, num_parallel_calls=8, drop_remainder=True))")
-        .replace(f"photos{BATCH}", "photos"),
-    ),
-    "as many threads as calls": (
-        "one_thread", edited("one_thread", ("threads=1)", "threads=3)"), ("calls=8", "calls=3"))),
-    "a snapshot on disk": (
-        "cached_names", of(f"case.photos{LOAD}.snapshot(str(case._folder / 'kept')).repeat()")),
-    "the half by a filter, and a take of more": (
-        "unfinished_cache", of(f"case.photos{LOAD}.cache().filter(lambda i, l: l < 16).take(100).repeat()")),
-    "the half beside numbers of its length": (
-        "unfinished_cache",
-        of(f"tf.data.Dataset.zip((case.photos{HALF}{LOAD}.cache(), tf.data.Dataset.range(16)))"
-           ".map(lambda x, n: x).repeat()"),
-    ),
-    "a shuffle of a batch": ("blurred_epochs", of(f"case.photos.shuffle(case.batch).repeat(){LOAD}")),
-    "brightness of bytes": (
-        "noise",
-        edited("noise", ("image = tf.image.convert_image_dtype(image, tf.float32)\n",
-        "image = tf.image.random_brightness(image, 0.2)\n"), ("tf.random.uniform(tf.shape(image), -0.2, 0.2)", "0"),
-        ("return tf.clip_by_value(image + shift, 0, 1)", "return tf.image.convert_image_dtype(image, tf.float32)")),
-    ),
-    "many calls": ("one_by_one", of(f"{NAMES}.map(load, num_parallel_calls=100)")),
-    "divided in float": ("scaled_twice", edited("scaled_twice", (
-        "tf.image.convert_image_dtype(image, tf.float32) / 255", "tf.cast(image, tf.float32) / 255"))),
-    "files of pixels": ("tiny_shards", edited("tiny_shards", ("case.crumbs", "case.flat"), (
-        "tf.io.decode_jpeg(data, channels=3)", "tf.reshape(tf.io.decode_raw(data, tf.float32), [48, 64, 3])"))),
-    "the least before the sum": ("overflow", edited("overflow", ("tf.clip_by_value(image + 60, 0, 255)",
-        "tf.minimum(image, 195) + 60"))),
-}  # fmt: skip
-
-
-@pytest.mark.sample(1)
-@pytest.mark.random
-@pytest.mark.parametrize("name", RIGHT)
-def test_a_right_fix_passes_in_other_words(name):
-    key, source = RIGHT[name]
-    assert drill_of(key).fix(faults.build(source)).hint == ""
-
-
-RECORDS = "reads files of records"
-NOT, ANOTHER, SAME, PAST = "it is not fixed", "now there is another", "same order", "past the storage"
-INTER = "interleave(case.records, cycle_length=8, num_parallel_calls=8)"
-WRONG = {
-    "half of them twice": ("no_prefetch", of(f"case.photos.take(16).shuffle(16).repeat(){LOAD}"), "comes 2 times"),
-    "prefetch of nothing": ("no_prefetch", of(f"{NAMES}.map(load, 2)", ".prefetch(0)"), NOT),
-    "scan": ("one_by_one", of(f"{NAMES}.scan(tf.constant(0), lambda s, x: (s, load(*x)))"), NOT),
-    "interleave on one thread": (
-        "one_thread", of(f"{NAMES}.interleave({ONE}, cycle_length=8, num_parallel_calls=8)", threads=1), NOT),
-    "Python in an interleave": (
-        "gil",
-        edited("gil", (LOAD, ".interleave(lambda p, l: tf.data.Dataset.from_tensors(load(p, l)), cycle_length=8, "
-        "num_parallel_calls=8)")),
-        NOT,
-    ),
-    "unrolled": (
-        "map_fn",
-        edited("map_fn", ("tf.map_fn(shade, images, fn_output_signature=tf.float32)",
-        "tf.stack([shade(images[i]) for i in range(case.batch)])")),
-        NOT,
-    ),
-    "many buffers": ("huge_buffer", of(f"{NAMES}{LOAD}", ".prefetch(16)" * 12), NOT),
-    "buffers of calls": (
-        "huge_buffer", of(f"{NAMES}{LOAD}", ".map(lambda i, l: (i, l), num_parallel_calls=200).prefetch(2)"), NOT),
-    "buffers of an interleave": (
-        "huge_buffer", of(f"{NAMES}.interleave({ONE}, cycle_length=1600, num_parallel_calls=8)"), NOT),
-    "endless cache of images": ("cached_names", of(f"case.photos.repeat(){LOAD}.cache()"), ANOTHER),
-    "no cache": ("cached_names", edited("cached_names", (".cache()", "")), "no cache keeps"),
-    "take_while": ("unfinished_cache", edited("unfinished_cache", (HALF, ".take_while(lambda i, l: l < 16)")), NOT),
-    "take behind a repeat that is repeated": (
-        "unfinished_cache", of(f"case.photos{LOAD}.cache().repeat(){HALF}.repeat()"), NOT),
-    "the half by what is beside it": (
-        "unfinished_cache",
-        of(f"tf.data.Dataset.zip((tf.data.Dataset.range(16), case.photos{LOAD}.cache())).map(lambda n, x: x).repeat()"),
-        NOT,
-    ),
-    "endless cache": ("unfinished_cache", of(f"case.photos{HALF}{LOAD}.repeat().cache()"), NOT),
-    "all instead of half": ("unfinished_cache", of(f"case.photos{LOAD}.cache().repeat()"), "0 to 31"),
-    "options that the map overrules": (
-        "straggler",
-        of(f"{NAMES}.map(load, num_parallel_calls=8, deterministic=True)").replace(
-            "return batches", "o = tf.data.Options(); o.deterministic = False; return batches.with_options(o)"),
-        NOT,
-    ),
-    "loose and not shuffled": (
-        "straggler", of("case.photos.repeat().map(load, num_parallel_calls=8, deterministic=False)"), "shuffles"),
-    "archive past the storage": (
-        "single_file", edited("single_file", (f"case.archive.{INTER}", "tf.data.TFRecordDataset(case.archive)")), PAST),
-    "one call": ("files_in_turn", edited("files_in_turn", ("=1)", "=8, num_parallel_calls=1)")), NOT),
-    "photos instead of an archive": ("single_file", of(f"case.photos.repeat(){LOAD}"), RECORDS),
-    "batches in one order": ("shuffled_batches", edited("shuffled_batches", (".shuffle(4, seed=1)", "")), "shuffles"),
-    "a shuffle of one": ("shuffled_batches", of(f"case.photos.shuffle(1).repeat(){LOAD}"), SAME),
-    "a shuffle of two": ("shuffled_batches", of(f"case.photos.shuffle(2).repeat(){LOAD}"), "a buffer of 2; allowed: 8"),
-    "random numbers of two epochs": (
-        "cached_augment",
-        of(f"case.photos{LOAD}.repeat(2).map({SHADE.format([])}, num_parallel_calls=8).cache().repeat()"), NOT),
-    "eight frozen numbers": (
-        "frozen_numpy",
-        of(f"{NAMES}{LOAD}.enumerate().map(lambda i, x: (tf.clip_by_value(x[0] + {TABLE}[i % 8], 0, 1), x[1]))"),
-        "share 8 numbers",
-    ),
-    "a number for a batch": ("noise", of(f"{NAMES}{LOAD}", f".map({SHADE.format([])}).prefetch(2)"), "80 photos share"),
-    "brightness of half the width": (
-        "cached_augment",
-        edited("cached_augment", (".map(shade, num_parallel_calls=8).cache()", ".cache().map(shade, 8)"),
-        ("-0.2, 0.2", "-0.15, 0.15")),
-        "varies by",
-    ),
-    "a number for two photos": (
-        "noise",
-        of(f"{NAMES}{LOAD}").replace(BATCH, f".batch(2).map({SHADE.format([])}).unbatch(){BATCH}"),
-        "80 photos share",
-    ),
-    "batches of 6": ("remainder", edited("remainder", ("case.batch)", "6)")), "6 photos; expected 8"),
-    "always the same left out": (
-        "remainder", of(f"case.photos.take(32).shuffle(32).repeat(){LOAD}"), "the same 4 of 36"),
-    "some twice": (
-        "remainder",
-        edited("remainder", ("photos.batch(case.batch)", "photos.concatenate(photos.take(4)).batch(case.batch)")),
-        "come again",
-    ),
-    "two epochs only": ("scaled_twice", of(f"{NAMES}{LOAD}").replace("repeat()", "repeat(2)"), "ends after 64"),
-    "divided by 256": (
-        "scaled_twice", edited("scaled_twice", (
-        "tf.image.convert_image_dtype(image, tf.float32) / 255", "tf.cast(image, tf.float32) / 256.")), "pixels of"),
-    "seven bits": (
-        "gil", edited("gil", ("tf.py_function(scale, [image], tf.float32)",
-        "tf.cast(image // 2 * 2, tf.float32) / 255.")), "pixels of"),
-    "by its own maximum": (
-        "scaled_twice",
-        of(f"{NAMES}{LOAD}.map(lambda i, l: (i / tf.reduce_max(i), l), num_parallel_calls=2)"), "pixels"),
-    "sick, and a pile": ("bgr", edited("bgr", ("prefetch(2)", "prefetch(100)")), NOT),
-    "brighter by 50": (
-        "overflow", edited("overflow", ("clip_by_value(image + 60, 0, 255)", "minimum(image, 195) + 50")), "pixels"),
-    "out of sight": (
-        "no_prefetch",
-        of(f"{NAMES}.map(load, 2)").replace("    return batches", "    hidden = batches\n    batches = case.photos"
-        ".repeat().flat_map(lambda p, l: hidden).prefetch(2)\n    return batches"),
-        "cannot be examined",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.sample(1)
-@pytest.mark.random
-@pytest.mark.parametrize("name", WRONG)
-def test_a_fix_that_leaves_its_fault_or_brings_another_fails_with_a_true_word(name):
-    key, source, word = WRONG[name]
-    result = drill_of(key).fix(faults.build(source))
-    assert result.status == grading.FAILED
-    assert word in result.hint, result
-
-
-@pytest.mark.long
-def test_the_code_of_another_drill_as_it_is_does_not_tell_the_sign_of_its_fault():
-    mine, other = drill_of("one_by_one"), fault_of("bgr")
-    mine.diagnose(fault_of("one_by_one").diagnosis)
-    for pipeline in (other.pipeline, faults.build(other.code)):
-        hint = mine.fix(pipeline).hint
-        assert "now there is another" in hint
-        assert other.sign not in hint
-    assert other.sign in mine.fix(faults.build(other.code.replace("prefetch(2)", "prefetch(3)"))).hint
-    # The straggler's code is a healthy pipeline of all photos that are near.
-    assert mine.fix(fault_of("straggler").pipeline).passed
+def test_a_fix_must_be_built_on_the_files_of_the_case():
+    drill = drill_of("noise")
+    dataset = broken(drill)(drill.case)
+    assert drill.case.feeds(dataset)
+    assert not Case(drill.seed + 9, drill._job.material).feeds(dataset)
 
 
 @pytest.mark.long
@@ -627,13 +462,58 @@ def test_a_fix_that_never_delivers_is_stopped(monkeypatch):
     assert "no element comes out of your dataset within 0.5 s" in result.hint
 
 
+# -- the parts -------------------------------------------------------------------------------
+
+
+def two_epochs(numbers, seed=0):
+    """Return 80 photos in random order, each with one of the numbers added to all its pixels, in turn."""
+    case, rng = Case(3), np.random.default_rng(seed)
+    base = case.truth().astype(np.float32) / np.float32(255)
+    labels = np.concatenate([rng.permutation(case.size) for _ in range(3)])[:80]
+    added = np.resize(np.repeat(numbers, -(-80 // len(numbers))), 80).astype(np.float32)
+    images = np.clip(base[labels] + added[:, None, None, None], 0, 1)
+    images[:, :8] = 0
+    return data.Delivery(images, labels, (8,) * 10, base)
+
+
 @pytest.mark.long
-def test_a_drill_reads_the_same_every_time_and_shows_code_timeline_and_list():
-    drill = drill_of("one_by_one")
-    assert drill.code in repr(drill)
-    assert all(text in repr(drill) for text in drill.diagnoses)
-    bundle = drill._repr_mimebundle_()
-    assert repr(drill) in bundle["text/plain"]
-    assert "Timeline" in bundle["text/plain"]
-    assert re.search(r'alt="[^"]{40,}"', bundle["text/html"])
-    assert "<pre>def pipeline(case):" in bundle["text/html"]
+@pytest.mark.random
+@pytest.mark.parametrize("number", [1e-5, -1e-5, 0.003, -0.1, 0.2])
+def test_one_number_for_all_photos_is_found_however_small_it_is(number):
+    assert data.find(two_epochs([number])) == ["frozen_numpy"]
+    assert data.find(two_epochs([0.0])) == []
+
+
+@pytest.mark.sample(1)
+@pytest.mark.random
+@pytest.mark.parametrize("count", [10, 40])
+def test_numbers_that_photos_share_are_counted_whatever_they_are(count):
+    for seed in range(20):
+        numbers = np.random.default_rng(seed).uniform(-0.2, 0.2, count)
+        with pytest.raises(grading.Wrong, match="80 photos share"):
+            data.judge(two_epochs(numbers, seed), keeps_order=True)
+
+
+@pytest.mark.long
+def test_a_number_for_each_photo_is_right_whatever_the_numbers_are():
+    for seed in range(20):
+        facts = two_epochs(np.random.default_rng(seed).uniform(-0.2, 0.2, 80), seed)
+        assert data.find(facts) == []
+        data.judge(facts, keeps_order=True)
+
+
+def test_the_modelled_machine_knows_what_it_is_told():
+    """A pipeline whose time can be counted: eight reads of 4 ms in turn, or at once, before a step of 10 ms."""
+    case = Case(1, Material())
+    fast = sick_jobs.Machine(read=4, link=0, open=0, decode=0, clean=0, tone=0, step=10)
+
+    def wait_ms(calls, **other):
+        reads = case.photos.repeat().map(lambda p, n: (case.read(p), n), num_parallel_calls=calls)
+        dataset = reads.batch(8).prefetch(2).with_options(case.options(threads=16))
+        run = machine.record(dataset, case, sick_jobs.replace(fast, **other), "x")
+        return float(np.median(Timeline(run.trace).waits_ms))
+
+    assert wait_ms(None) == pytest.approx(8 * (4 + 0.2 + 0.05) + 0.4 - 10, rel=0.05)
+    assert wait_ms(8) == 0
+    assert 8 * 3 - 10 <= wait_ms(8, link=3) <= 8 * 3 + 4 - 10  # the link is shared, and the answers may overlap
+    assert wait_ms(8, cores=1) == 0  # who waits for storage needs no core

@@ -21,8 +21,8 @@ from labkit import simulate
 from labkit.timeline.timeline import Timeline
 from labkit.views import ladder_chart
 
-#: Pixels of the timeline below an explorer: a heading, controls, the accelerator, the band and a device.
-TIMELINE = 190
+#: CSS pixels of an output of JupyterLab, with its list of files open, where the window has 1280 and 900.
+WIDTHS = (848, 468)
 
 NOTEBOOKS = [f"{number:02d}" for number in range(8)]
 BUTTONS = [(name, label) for name, sheet in explorers.SHEETS.items() for label in sheet.positions]
@@ -93,8 +93,8 @@ def test_every_button_leads_to_a_modelled_run_and_its_figures_in_words(name, lab
     assert answer.trace.run.origin == "modelled"
     rate = timeline.images_per_s
     assert f"{f'{rate:,.0f}' if rate >= 100 else f'{rate:.3g}'} images/s (modelled)" in answer.headline
-    assert re.search(r"busy .*%, step time .* ms, .* images/s \(modelled\)\.", answer.headline)
-    assert answer.bars["verdict"].startswith(f"The lowest is {answer.ideal.limit}: at most ")
+    assert re.search(r"busy .*%, step .* ms, .* images/s \(modelled\)\.", answer.headline)
+    assert answer.bars(1)["verdict"].startswith(f"The lowest is {answer.ideal.limit}: at most ")
 
 
 def test_the_four_timelines_of_the_seeds_are_four_buttons_of_notebook_00():
@@ -154,14 +154,26 @@ def test_an_answer_depends_on_the_position_and_on_nothing_before_it(place, other
 @pytest.mark.sample(1)
 @pytest.mark.parametrize(("name", "label"), BUTTONS)
 def test_the_bars_are_the_three_speeds_and_the_lowest_is_the_limit(name, label):
-    answer = explorers.explore(name).answer(label)
-    bars, best = answer.bars, answer.ideal
+    explorer = explorers.explore(name)
+    answer = explorer.answer(label)
+    bars, best = answer.bars(explorer.full), answer.ideal
     rates = (best.fetch, best.prep, best.train)
-    assert max(bars["length"]) == 100
-    for rate, words, length, lowest in zip(rates, bars["words"], bars["length"], bars["lowest"], strict=True):
-        assert words == "no limit" or math.isclose(float(words.split()[0].replace(",", "")), rate, rel_tol=0.006)
-        assert lowest == (bars["words"][rates.index(best.rate)] == words)
-        assert not lowest or length == min(bars["length"])
+    assert best.rate < explorer.full, "the bar that limits is seen as a whole"
+    for k, (rate, words) in enumerate(zip(rates, bars["words"], strict=True)):
+        assert words == "no limit" or math.isclose(float(words.replace(",", "")), rate, rel_tol=0.006)
+        assert bars["lowest"][k] == (bars["words"][rates.index(best.rate)] == words)
+        shown = (100, "beyond") if rate > explorer.full else (round(100 * rate / explorer.full, 1), "")
+        assert (bars["length"][k], bars["end"][k]) == shown
+
+
+def test_all_positions_of_an_explorer_have_bars_of_one_scale():
+    explorer = explorers.explore("04")
+    panel, scales = TimelinePanel(explorer), set()
+    for position in [*explorer.positions.values(), {"train_ms": 0.2}, {"work_ms": 20}]:
+        go(panel, position)
+        scales.add(panel.reply["bars"]["scale"])
+    assert scales == {"Bars: 0 to 1,000 images/s."}
+    assert scales.pop() in panel.html
 
 
 @pytest.mark.sample(1)
@@ -174,7 +186,7 @@ def test_nothing_says_which_speed_is_the_lowest_before_the_reader_has(name):
         known = explorer.others[label]
         page = panel.html + panel.reply["words"] + panel.reply["bars"]["html"]
         told = (str(explorer), explorer.picture.alt, explorer.picture.text, unescape(page))
-        hints = (known.bars["verdict"], "lowest", f"limited by {known.ideal.limit}")
+        hints = (known.bars(explorer.full)["verdict"], "lowest", f"limited by {known.ideal.limit}")
         assert not [hint for text in told for hint in hints if hint in text]
 
 
@@ -191,13 +203,13 @@ def test_moving_sliders_and_pressing_buttons_shows_what_answer_says(name):
         words = panel.reply["words"]
         assert words.startswith(shown.headline)
         changed = [c for c in explorer.controls if panel.position[c.name] != explorer.start[c.name]]
-        assert all(f"{c.label}: {c.text(panel.position[c.name])}" in words for c in changed)
+        assert all(f"{c.label}: {c.text(panel.position[c.name])}" in panel.reply["changed"] for c in changed)
         assert str(shown.timeline) in str(panel.timeline)
     *others, last = panel.places
     panel.places = [*others, last + 1 if last == 0 else last - 1]
     shown = explorer.answer(**panel.position)
     assert panel.reply["words"].startswith(shown.headline)
-    assert "times the images/s of the opening position" in panel.reply["words"]
+    assert "times the opening speed" in panel.reply["words"]
     go(panel, explorer.start)
     assert panel.reply["words"] == explorer.first.headline, "and back again"
 
@@ -220,7 +232,7 @@ def opened(chromium, panel, kernel=None):
     source = MODULE.read_text(encoding="utf-8").replace("export default { render };", "window.render = render;")
     page = chromium.new_page(viewport={"width": 1280, "height": 720})
     page.clock.install()
-    here = "<div id='here' style='width:848px'></div>"  # in JupyterLab, with its list of files open
+    here = "<div id='here'><div></div><div class='labkit-explorer-lanes'></div></div>"
     page.set_content(f"<!doctype html><title>t</title><body data-jp-theme-light='true'>{here}")
     page.add_style_tag(content=style())
     page.add_script_tag(content=source.replace("export function", "function"))
@@ -229,7 +241,7 @@ def opened(chromium, panel, kernel=None):
       window.model = {{ get: (k) => state[k], off: () => {{}}, on: (what, then) => {{ handlers[what] = then; }},
         save_changes: () => ask(state.places).then((reply) => reply && model.set('reply', reply)),
         set: (k, v) => {{ state[k] = v; handlers['change:' + k]?.(); }} }};
-      render({{ model, el: document.getElementById('here') }}); }}""")
+      render({{ model, el: document.getElementById('here').firstChild }}); }}""")
     return page
 
 
@@ -246,7 +258,7 @@ def test_every_row_is_a_button_that_sets_all_sliders_and_all_of_it_fits_on_a_sma
 
     page = opened(chromium, panel, kernel)
     rows, sliders = page.locator("button:has(svg)"), page.locator("label > :is(input, select)")
-    bars, marks = page.locator("[data-part=bars] button"), page.get_by_text("lowest")
+    bars, marks = page.locator("[data-part=bars] button"), page.get_by_text("◀")
     assert [row.locator("span").inner_text() for row in rows.all()] == list(explorer.positions)
     for number, (label, position) in enumerate(explorer.positions.items()):
         for slider in page.get_by_role("slider").all():
@@ -262,7 +274,7 @@ def test_every_row_is_a_button_that_sets_all_sliders_and_all_of_it_fits_on_a_sma
             "words => document.querySelector('[role=status]').textContent.startsWith(words)",
             arg=explorer.others[label].headline,
         )
-        known, verdict = explorer.others[label].bars, page.locator("[data-part=verdict]")
+        known, verdict = explorer.others[label].bars(explorer.full), page.locator("[data-part=verdict]")
         assert "Which of the three" in verdict.inner_text()
         assert marks.count() == 0
         assert {bar.get_attribute("aria-pressed") for bar in bars.all()} == {"false"}
@@ -270,9 +282,34 @@ def test_every_row_is_a_button_that_sets_all_sliders_and_all_of_it_fits_on_a_sma
         bars.nth(chosen).focus()
         page.keyboard.press("Enter")
         assert verdict.inner_text() == f"{'Yes.' if known['lowest'][chosen] else 'No.'} {known['verdict']}"
-        assert ["◀ lowest" in bar.inner_text() for bar in bars.all()] == known["lowest"]
-        assert page.locator(".labkit-explorer").bounding_box()["height"] + TIMELINE <= 500
+        assert ["◀" in bar.inner_text() for bar in bars.all()] == known["lowest"]
+        draw(page, panel)
+        for width in WIDTHS:
+            page.locator("#here").evaluate("(e, width) => { e.style.width = `${width}px`; }", width)
+            page.wait_for_function(FITTED)
+            assert page.evaluate(CUT) == []
+            assert page.locator("#here").bounding_box()["height"] <= 500
     page.close()
+
+
+#: Whether the lanes are painted as wide as they may be now.
+FITTED = """() => { const root = document.querySelector('.labkit-timeline[data-painted]');
+  return root && !root.timeline.frame && Math.abs(root.timeline.width - (root.clientWidth - 16)) < 1; }"""
+
+#: What is wider than its place, and lanes that are higher.
+CUT = """() => { const { timeline } = document.querySelector('.labkit-timeline');
+  const wide = [...document.querySelectorAll('.labkit-explorer :is(button, label, small, span, p)')].filter((e) =>
+    !e.matches('[role=status] p + p') && e.clientWidth && e.scrollWidth > e.clientWidth + 1);
+  return wide.map((e) => e.textContent).concat(timeline.plan.height > timeline.lanesHeight() ? ['lanes'] : []); }"""
+
+
+def draw(page, panel):
+    """Show the timeline of a panel below it, as the box of both does."""
+    page.evaluate(
+        """html => { const lanes = document.createRange().createContextualFragment(html);
+        document.querySelector('.labkit-explorer-lanes').replaceChildren(lanes); }""",
+        panel.timeline.html(),
+    )
 
 
 @pytest.mark.browser
@@ -369,17 +406,30 @@ def test_a_measured_run_sets_the_sliders():
     assert explorers.explore("01", trace=trace, train_ms=5).start["train_ms"] == 5
 
 
+@pytest.mark.parametrize("name", ["00", "04"])
+def test_a_run_of_this_machine_sets_its_cores_and_any_other_number_is_said_to_be_a_prediction(name):
+    costs = simulate.Costs(read=0.5, map=6.0, train=50)
+    explorer = explorers.explore(name, simulate.run(costs, simulate.Knobs(batch_size=8, cores=3), steps=4))
+    assert explorer.start["cores"] == 3
+    assert "cores (here 3): 3 cores" in str(explorer)
+    told = ["Predicted: this machine has 3 cores." in explorer.reply(p).words for p in explorer.positions.values()]
+    assert told == [position["cores"] != 3 for position in explorer.positions.values()]
+    assert told.count(True) == 1
+    assert "Predicted" not in explorers.explore(name).reply(explorer.start | {"cores": 8}).words, "of no machine"
+
+
 def test_an_explorer_says_which_costs_were_measured():
     trace = simulate.run(simulate.Costs(read=4.0, map=6.0, train=50), simulate.Knobs(batch_size=8), steps=4)
-    words = "open per image, read per image, map work per image"
+    words = "Costs measured on this machine: "
+    every = f"{words}open per image, read per image, map work per image."
     cases = {
-        "of the course's example.": explorers.explore("01"),
-        f"measured on this machine ({words}).": explorers.explore("01", trace=trace),
-        "measured on this machine (open per image, read per image).": explorers.explore("01", trace=trace, work_ms=3),
-        "measured on this machine (overhead per call).": explorers.explore("06", measured={"overhead_us": 0.4567}),
+        "Costs of the course's example.": explorers.explore("01"),
+        every: explorers.explore("01", trace=trace),
+        f"{words}open per image, read per image.": explorers.explore("01", trace=trace, work_ms=3),
+        f"{words}overhead per call.": explorers.explore("06", measured={"overhead_us": 0.4567}),
     }
     for costs, explorer in cases.items():
-        assert explorer.costs == f"Costs: {costs}"
+        assert explorer.costs == costs
         data = explorer._repr_mimebundle_()[0]
         assert explorer.costs in str(explorer)
         assert explorer.costs in unescape(data["text/html"])

@@ -52,9 +52,9 @@ def session(tmp_path, monkeypatch):
 @pytest.fixture
 def full(session):
     """A session in which something was checked, predicted, and measured."""
-    labcourse.check("01.1", None)
-    labcourse.check("01.1", lambda step, batch: batch / step)
-    labcourse.check("01.1", lambda step, batch: 1000 * batch / step)
+    labcourse.check("11.5", None)
+    labcourse.check("11.5", lambda fixed, each, batch: batch / (fixed + each * batch))
+    labcourse.check("11.5", lambda fixed, each, batch: 1000 * batch / (fixed + each * batch))
     predictions.commit("02.gain", 1.5)
     predictions.review("02.gain", measured=[1.9, 2.0, 2.1], model=2.2)
     gradebook.run(trace("alone", 0.4), measured(100, 0.4))
@@ -66,21 +66,23 @@ def full(session):
 # -- the session -----------------------------------------------------------------------------
 
 
-def test_a_session_keeps_the_latest_check_and_counts_tries(full):
-    assert full.exercises["01.1"] == {"status": grading.PASSED, "tries": 2}
-    labcourse.check("01.1", None)
-    assert full.exercises["01.1"]["status"] == grading.PASSED
+def test_a_session_counts_tries_and_what_was_solved_stays_solved(full):
+    assert full.exercises["11.5"] == {"status": grading.PASSED, "tries": 2}
+    labcourse.check("11.5", None)
+    assert full.exercises["11.5"]["status"] == grading.PASSED
+    assert labcourse.check("11.5", lambda *_: 0.0).status == grading.FAILED
+    assert full.exercises["11.5"] == {"status": grading.PASSED, "tries": 3}
 
 
 def test_a_check_that_cannot_tell_is_no_try_and_takes_no_pass_away(full, monkeypatch):
     def unclear(_):
         raise grading.Unclear("not installed here")
 
-    for number in ("01.1", "01.2"):
+    for number in ("11.5", "11.8"):
         monkeypatch.setitem(grading.CHECKS, number, unclear)
         assert labcourse.check(number, 1).status == grading.INCONCLUSIVE
-    assert full.exercises["01.1"] == {"status": grading.PASSED, "tries": 2}
-    assert full.exercises["01.2"] == {"status": grading.INCONCLUSIVE, "tries": 0}
+    assert full.exercises["11.5"] == {"status": grading.PASSED, "tries": 2}
+    assert full.exercises["11.8"] == {"status": grading.INCONCLUSIVE, "tries": 0}
 
 
 @pytest.mark.long
@@ -109,7 +111,7 @@ def test_a_result_holds_what_was_done_and_reads_back(full, tmp_path, capsys):
     assert "1 of 1 checked exercises passed" in capsys.readouterr().out
     held = handin.read(path)
     assert held["student"] == variants.pseudonym("s0001", "autumn")
-    assert held["exercises"] == [{"exercise": "01.1", "status": "passed", "tries": 2}]
+    assert held["exercises"] == [{"exercise": "11.5", "status": "passed", "tries": 2}]
     (p,) = held["predictions"]
     assert (p["name"], p["value"], p["measured"], p["model"]) == ("02.gain", 1.5, [2.0, 1.9, 2.1], [2.2, 2.2, 2.2])
     assert {r["name"]: r["busy"] for r in held["runs"]} == {"alone": 0.4, "naive": 0.5, "quick": 0.9}
@@ -328,7 +330,7 @@ def test_a_class_compares_busy_shares_speedups_and_predictions(folder):
     assert sorted(group.busy()["alone"]) == pytest.approx([10, 20, 30, 40, 50, 50])
     assert group.speedups()["quick over naive"] == pytest.approx([2.0] * 6, rel=0.02)
     assert group.ratios() == {"02.gain": pytest.approx([0.75] * 6)}
-    assert group.passed() == {"01.1": [100.0] * 6}
+    assert group.passed() == {"11.5": [100.0] * 6}
 
 
 @pytest.mark.long
@@ -345,7 +347,7 @@ def test_the_page_stands_alone_with_words_for_every_picture(folder, tmp_path):
     assert "http" not in text.replace("http-equiv", "")
     assert '<html lang="en">' in text
     assert "1.50 [1.50–1.50]</td><td>2.00 [2.00–2.00]</td>" in text
-    for word in ("quick over naive", "02.gain", "01.1", "z-damaged.json", variants.pseudonym("s3")):
+    for word in ("quick over naive", "02.gain", "11.5", "z-damaged.json", variants.pseudonym("s3")):
         assert word in text
 
 
@@ -384,7 +386,7 @@ def test_a_folder_that_is_none_or_empty_is_refused(tmp_path):
 def signed(**changes):
     """Return the text of a result with other content and a right signature."""
     entries = {
-        "exercises": [{"exercise": "01.1", "status": "passed", "tries": 1}],
+        "exercises": [{"exercise": "11.5", "status": "passed", "tries": 1}],
         "predictions": [{"name": "01.a", "value": 1, "unit": "times", "measured": [1, 1, 1], "model": None}],
         "runs": [{"name": "a", "busy": 0.5, "images_per_s": 1, "steps": 3, "accelerator": "", "origin": "measured"}],
         "speedups": [{"name": "a", "over": "b", "median": 2, "low": 1, "high": 3, "verdict": "faster"}],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import linecache
 import symtable
 from dataclasses import replace
@@ -101,6 +102,33 @@ def test_the_scoreboard_has_a_row_for_every_rung_on_equal_work(album):
     head = board.table().head
     assert head == ("pipeline", "images/s", "speed-up over naive", "over the row above", "verdict (row above)")
     assert {rung.notebook for rung in ladder.RUNGS} <= {p.stem for p in notebooks()}
+    drawn = ladder.traces(board, few, accelerators.modelled(step_ms=5))
+    assert list(drawn) == [*board, ladder.MODELLED]
+    assert [name for name, trace in drawn.items() if trace.run.origin == "modelled"] == [ladder.MODELLED]
+    assert "stand-in" in ladder.OFFLOADED
+
+
+@pytest.mark.long
+def test_where_no_card_can_run_its_rung_is_left_out_with_a_sentence(album, monkeypatch, capsys, tmp_path):
+    monkeypatch.setenv("LABKIT_DATA", str(tmp_path))
+    monkeypatch.setenv("LABKIT_OPENCL_DEVICE", "a device that nobody has")
+    few = album.take(ladder.BATCH)
+    pipelines = ladder.build(few)
+    assert list(pipelines) == [rung.name for rung in ladder.RUNGS if rung.name != ladder.OFFLOADED]
+    said = capsys.readouterr().out
+    assert said.count("\n") == 1
+    assert said.startswith(f"{ladder.OFFLOADED}: left out, since no card can run here (")
+    assert "a device that nobody has" in said
+    # Of a scoreboard without that row, a modelled card is no row either.
+    board = {"naive": None}
+    assert ladder.traces(SimpleBoard(board), few, None) == board
+
+
+class SimpleBoard(dict):
+    """A scoreboard of names."""
+
+    def trace(self, name):
+        return self[name]
 
 
 def notebooks():
@@ -122,7 +150,7 @@ CELLS = {
     "cache of pixels": "cached",
     "vectorized map": "on_photos['compiled']",
     "TFRecords": "tf.data.TFRecordDataset(packed.paths).map(parse).map(decode)",
-    "best": "best",
+    "offload, stand-in for a card": "job(on_card, unpack)",
 }
 TAUGHT = [rung for rung in ladder.RUNGS if rung.name in CELLS]
 
@@ -250,26 +278,33 @@ def test_a_rung_delivers_the_elements_of_the_notebook_that_teaches_it(rung, few)
     assert photos_of(taught, few) == photos_of(rung.build(few), few) == every
 
 
-def test_every_rung_but_the_one_that_only_the_scoreboard_has_is_taught():
-    assert {rung.name for rung in ladder.RUNGS} - set(CELLS) == {"best, cache of pixels"}
+def test_every_rung_but_those_that_put_others_together_is_taught():
+    assert {rung.name for rung in ladder.RUNGS} - set(CELLS) == {"best", "best, cache of pixels"}
 
 
 def test_the_page_of_a_tour_has_a_sentence_for_each_rung():
-    assert set(RUNGS) == {rung.name for rung in ladder.RUNGS}
+    assert set(RUNGS) == {rung.name for rung in ladder.RUNGS} | {ladder.MODELLED}
+
+
+@pytest.fixture
+def around_opencv(monkeypatch):
+    """The pipeline that a benchmark compares other loaders with."""
+    monkeypatch.syspath_prepend(str(SOURCES.parents[1] / "benchmarks"))
+    return importlib.import_module("loaders").around_opencv
 
 
 @pytest.mark.long
-def test_the_rung_around_opencv_loads_the_same_photos_in_the_same_order(album, monkeypatch):
+def test_the_rung_around_opencv_loads_the_same_photos_in_the_same_order(album, monkeypatch, around_opencv):
     few = album.take(2 * ladder.BATCH)
     want = [labels.tolist() for _, labels in batches(ladder.RUNGS[0].build(few), 3)]
-    assert [labels.tolist() for _, labels in batches(ladder.around_opencv(few), 3)] == want
+    assert [labels.tolist() for _, labels in batches(around_opencv(few), 3)] == want
 
     def nothing(count):
         return tf.zeros(count, tf.bool), tf.zeros(count), tf.ones(count)
 
     monkeypatch.setattr(augment, "draws", nothing)
     epoch = ladder.epoch(few).batch(ladder.BATCH)
-    for (fast, _), paths in zip(batches(ladder.around_opencv(few), 2), epoch, strict=True):
+    for (fast, _), paths in zip(batches(around_opencv(few), 2), epoch, strict=True):
         exact = np.stack([ladder.shrink(tf.io.read_file(path)).numpy() for path in paths[0]])
         # The fast transform is a level darker; fast colours differ at the edges of colours.
         assert abs((fast - exact).mean()) < 1.5
@@ -277,7 +312,7 @@ def test_the_rung_around_opencv_loads_the_same_photos_in_the_same_order(album, m
 
 
 @pytest.mark.random
-def test_the_rung_around_opencv_augments_anew_in_each_epoch(album):
-    first, second = batches(ladder.around_opencv(album.take(ladder.BATCH)), 2)
+def test_the_rung_around_opencv_augments_anew_in_each_epoch(album, around_opencv):
+    first, second = batches(around_opencv(album.take(ladder.BATCH)), 2)
     assert first[0].dtype == np.uint8
     assert (np.abs(first[0].astype(int) - second[0]).mean((1, 2, 3)) > 1).sum() > ladder.BATCH / 2

@@ -52,6 +52,30 @@ def test_a_reader_sees_notebooks_a_start_page_and_the_glossary_and_nothing_else(
         nbformat.validate(nbformat.read(path, 4))
 
 
+def test_a_copy_begins_with_the_title_and_a_kit_with_what_colab_needs(tmp_path):
+    for name, anew in (("lab", False), ("kit", True)):
+        prepare(tmp_path / name, anew=anew)
+        cells = nbformat.read(tmp_path / name / FIRST, 4).cells
+        assert "colab-badge" not in cells[0].source
+        (start,) = (cell for cell in cells if cell.id == "bootstrap")
+        assert ("pip install" in start.source) == anew
+        assert "import labkit\n\nlabkit.setup()" in start.source
+        assert "git+" not in start.source
+        compile(start.source, FIRST, "exec")
+        (page,) = (tmp_path / name).glob("start.ipynb")
+        assert ("make lab" in nbformat.read(page, 4).cells[0].source) != anew
+
+
+def test_jupyterlab_asks_no_question_above_the_start_page(tmp_path, monkeypatch):
+    """It reads its settings as ``make lab`` starts it."""
+    from jupyterlab_server.settings_utils import _get_overrides
+
+    prepare(tmp_path)
+    monkeypatch.setenv("JUPYTER_CONFIG_PATH", str(tmp_path / ".jupyter"))
+    found, _ = _get_overrides(str(tmp_path))
+    assert found["@jupyterlab/apputils-extension:notification"]["fetchNews"] == "false"
+
+
 def test_copies_are_trusted_and_what_comes_in_afterwards_is_not(tmp_path, monkeypatch):
     """Without trust JupyterLab drops the style that lets a picture follow the theme."""
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
@@ -144,7 +168,7 @@ def test_a_start_page_for_others_shows_nothing_of_what_was_done_here(tmp_path):
     predictions.commit("00.busy", 0.5, unit="share")
     prepare(tmp_path / "mine")
     prepare(tmp_path / "theirs", anew=True)
-    pages = [(tmp_path / name / "start.ipynb").read_text() for name in ("before", "mine", "theirs")]
+    pages = [nbformat.read(tmp_path / name / "start.ipynb", 4).cells[1] for name in ("before", "mine", "theirs")]
     assert pages[2] == pages[0] != pages[1]
 
 
@@ -164,13 +188,14 @@ def test_the_cell_of_the_start_page_gives_what_is_stored_with_it(tmp_path):
 
 @pytest.fixture
 def small(tmp_path):
-    """A course of two notebooks and an optional one."""
+    """A course of two notebooks and an optional one, which says so: a letter in a name does not."""
     for name, code in {
         "00_a.ipynb": 'predictions.commit("00.busy", ...)\ncheck("00.1", busy)\ncheck("00.2", x)',
         "00b_more.ipynb": 'check("02.1", more)',
-        "01_b.ipynb": 'check("01.1", rate)',
+        "00c_b.ipynb": 'check("01.1", rate)',
     }.items():
-        cells = [nbformat.v4.new_markdown_cell(f"# Title of {name[:-6]}"), nbformat.v4.new_code_cell(code)]
+        said = "\n\nThis notebook is **optional**." if "more" in name else ""
+        cells = [nbformat.v4.new_markdown_cell(f"# Title of {name[:-6]}{said}"), nbformat.v4.new_code_cell(code)]
         nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / name)
     return tmp_path
 
@@ -228,6 +253,18 @@ def test_every_exercise_of_the_lab_is_asked_for_by_a_notebook(root):
     found = start_page.progress(root / "notebooks")
     assert {number for n in found.notebooks for number in n.exercises} == set(grading.numbers())
     assert sum(len(n.predictions) for n in found.notebooks) >= 10
+
+
+def test_the_start_page_says_once_of_each_optional_notebook_that_it_is_optional(root, small):
+    path = small / "00b_more.ipynb"
+    path.write_text(path.read_text().replace("Title of 00b_more", "Title of 00b_more (optional)"))
+    said = {name: labcourse.progress(folder) for name, folder in (("small", small), ("course", root / "notebooks"))}
+    assert said["small"].notebooks[1].name == "00b Title of 00b_more (optional)"
+    for found in said.values():
+        rows = found._repr_markdown_().splitlines()
+        for notebook in found.notebooks:
+            (row,) = (row for row in rows if f"({notebook.file})" in row and row.startswith("|"))
+            assert row.count("(optional)") == notebook.optional, row
 
 
 def test_a_folder_without_notebooks_is_named(tmp_path):

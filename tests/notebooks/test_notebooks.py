@@ -15,20 +15,22 @@ import nbformat
 import pytest
 from asked import asked
 
+import labcourse
 import labkit
-from badges import badge, settings
+from badges import badge, bootstrap, settings
 from labcourse import grading
 from labextras.offload.twins import has_device
 from labkit.timeline.trace import Span, Trace
 from labkit.views import charts
+from labkit.views.widget import KEPT
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOURCES = sorted((ROOT / "notebooks" / "source").glob("*.py"))
 
-#: A name without a letter belongs to the main course; ``04b_…`` is an optional notebook beside ``04_…``.
+#: A name without a letter belongs to the course, and so does 08b; ``04b_…`` is an optional notebook after ``04_…``.
 NAME = re.compile(r"\d\d[a-z]?(_[a-z0-9]+)+")
-COURSE = [p for p in NOTEBOOKS if p.name[2] == "_"]
+COURSE = [p for p in NOTEBOOKS if p.name[2] == "_" or p.name.startswith("08b_")]
 OPTIONAL = [p for p in NOTEBOOKS if p not in COURSE]
 
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
@@ -66,7 +68,7 @@ def test_the_front_page_lists_every_notebook_and_each_leads_to_the_next():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for path in NOTEBOOKS:
         assert f"(notebooks/{path.name})" in text
-        following = next((p for p in COURSE if p.name[:2] > path.name[:2]), None)
+        following = next((p for p in COURSE if p.name > path.name), None)
         last = next(line for line in cells(path)[-1].source.splitlines()[::-1] if line)
         assert last.startswith("**Next:**")
         assert following is None or f"({following.name})" in last, f"{path.name} does not lead to {following.name}"
@@ -76,7 +78,9 @@ def test_an_optional_notebook_says_so_and_the_course_leads_to_it():
     for path in OPTIONAL:
         (main,) = (p for p in COURSE if p.name[:2] == path.name[:2])
         assert f"({path.name})" in cells(main)[-1].source, f"{main.name} does not lead to {path.name}"
-        assert "optional" in cells(path)[1].source, f"the first words of {path.name} do not say that it is optional"
+    for path in NOTEBOOKS:
+        said = re.search(r"[Tt]his notebook is \*{0,2}optional", cells(path)[1].source)
+        assert bool(said) == (path in OPTIONAL), f"the first words of {path.name} say whether it is optional"
 
 
 def test_notebooks_agree_with_their_sources():
@@ -126,6 +130,12 @@ def test_no_cell_passes_vacuously(path):
             assert cell.outputs, f"a cell without output hides nothing: drop the tag of\n{cell.source}"
 
 
+#: How an output begins that holds times of a model, or those that a job or a drill states.
+MODELLED = re.compile(
+    r"(?m)^(Simulated, not measured\.|A drawing, not a measurement\.|Job \w+: |Timeline: modelled|drill \d+ should)"
+)
+
+
 @each
 def test_what_nbval_compares_holds_no_measured_value(path):
     for cell in cells(path, "code"):
@@ -133,8 +143,8 @@ def test_what_nbval_compares_holds_no_measured_value(path):
             continue
         for output in cell.outputs:
             shown = output.get("text") or str(output.get("data", {}).get("text/plain", ""))
-            if re.search("(?m)^(Simulated, not measured|A drawing, not a measurement)\.", shown):
-                continue  # its times are those of the model; of the picture, nbval compares the words
+            if MODELLED.search(shown):
+                continue  # its times are those of the model, or of a job; of the picture, nbval compares the words
             assert not re.search(r"0x[0-9a-f]{6,}|\d\s?ms\b|images/s|/home/|/tmp/|/root/", shown), shown[:200]
             page = output.get("data", {}).get("text/html", "")
             assert "<img" not in page, "a picture of measurements is not comparable"
@@ -155,7 +165,7 @@ def test_nothing_is_stored_that_breaks_elsewhere(path):
     nbformat.validate(notebook)
     assert "widgets" not in notebook.metadata, "GitHub rejects widget metadata without state"
     assert "application/vnd.jupyter.widget" not in text
-    assert path.stat().st_size <= 400_000, f"{path.stat().st_size:,} bytes"
+    assert path.stat().st_size <= 650_000, f"{path.stat().st_size:,} bytes"
     assert not [o for c in cells(path, "code") for o in c.outputs if o.output_type == "error"]
     assert not [o for c in cells(path, "code") for o in c.outputs if o.get("name") == "stderr"]
 
@@ -198,6 +208,13 @@ def test_of_a_picture_the_build_keeps_the_light_one_and_its_words(builder, chart
         assert html.escape(chart.alt) in kept
 
 
+def test_of_a_reading_the_build_keeps_the_question_and_each_recording(builder):
+    (output,) = shown(builder, {"data": labcourse.read("00.1")._repr_mimebundle_()})
+    kept = output.data["text/html"]
+    assert kept.startswith('<p class="lr-words">00.1 Four jobs.')
+    assert (kept.count("<figure"), kept.count("<script")) == (4, 0)
+
+
 def test_of_an_explorer_the_build_keeps_the_picture_above_its_widget(builder, chart):
     view = {VIEW: {"model_id": "0" * 32, "version_major": 2}, "text/plain": "an explorer"}
     (output,) = shown(builder, bundle(chart), {"data": view})
@@ -210,7 +227,7 @@ def test_of_a_view_that_draws_itself_the_build_keeps_a_picture_with_its_words(bu
     spans += [Span("consumer", "train step", "train", 3_000_000, 4_000_000, 0)]
     job = Trace.from_spans(spans, kinds={"consumer": "consumer"}, name="a job")
     (output,) = shown(builder, bundle(labkit.show(job)))
-    assert output.data.keys() == {"text/html", "text/plain"}
+    assert output.data.keys() == {"text/html", "text/plain", KEPT}
     kept = output.data["text/html"]
     assert "<script" not in kept
     assert kept.count("<img ") == 1
@@ -244,9 +261,10 @@ def test_the_bootstrap_installs_labkit_only_and_only_when_it_is_missing(path):
     (cell,) = [c for c in cells(path, "code") if "bootstrap" in c.metadata.get("tags", [])]
     assert cell == cells(path, "code")[0]
     repository, tag = settings(ROOT)
+    assert cell.source.startswith(bootstrap(repository, tag))
     assert cell.source.startswith("try:\n    import labkit\nexcept ImportError:")
-    wanted = f'-q "labkit[opencl] @ git+https://github.com/{repository}@{tag}"'
-    assert re.findall(r"pip install (.*)", cell.source) == [wanted]
+    assert f'"git+https://github.com/{repository}@{tag}"' in cell.source
+    assert re.findall(r" install (.*)'", cell.source) == ['-c labkit-versions.txt "labkit[opencl] @ {lab}"']
 
 
 @pytest.mark.long
@@ -255,30 +273,30 @@ def test_the_anatomy_is_complete(path):
     prose = "\n".join(c.source for c in cells(path, "markdown"))
     parts = ["**You will**", "**You will learn**", "**You need**", "## Recap", "**Next:**"]
     if path in COURSE:
-        parts += ["## Predict", "## Build", "## Run", "## The timeline", "## Explain"]
+        parts += ["## Predict", "## The timeline"]
+        # Drills begin with what somebody else built and ran; it is mended there.
+        parts += ["## A drill", "## Fix"] if path.name.startswith("10_") else ["## Build", "## Run", "## Explain"]
         parts += ["## Exercises", "## In practice"]
     for part in parts:
         assert part in prose or (part == "## Build" and "## Naive is harder" in prose), f"{part} is missing"
     title = re.search(r"(?m)^# (\w+)", prose)[1]
     assert path.stem.split("_")[1].lower() == title.lower(), "title and file name begin with the same verb"
-    words = len(re.findall(r"\w+", re.sub(r"\[!\[.*|\]\([^)]*\)", "", prose)))  # badges, and where links lead
-    assert (700 if path in COURSE else 300) <= words <= 1_500, f"{words} words"
-    assert (20 if path in COURSE else 12) <= len(cells(path)) <= 60
+    assert (20 if path in COURSE else 12) <= len(cells(path)) <= 70
     for cell in cells(path, "code"):
-        assert len(cell.source.splitlines()) <= 20, cell.source
+        assert len(cell.source.removeprefix(bootstrap(*settings(ROOT))).splitlines()) <= 20, cell.source
 
 
 def checked(path):
     """Return the numbers of the exercises of a notebook, in its order."""
-    return re.findall(r'\bcheck\("([\d.]+)"', "\n".join(c.source for c in cells(path, "code")))
+    return re.findall(r'\bcheck\("([\w.]+)"', "\n".join(c.source for c in cells(path, "code")))
 
 
 def test_every_exercise_stands_in_one_notebook_of_its_number():
     for path in NOTEBOOKS:
         own = checked(path)
         assert own == sorted(own)
-        assert all(number.startswith(f"{path.stem[:2]}.") for number in own)
-        assert (path in COURSE) <= len(own) <= 3
+        assert {number.partition(".")[0] for number in own} <= {path.stem[:2], path.stem.partition("_")[0]}
+        assert (path in COURSE) <= len(own) <= 5
     assert sorted(number for path in NOTEBOOKS for number in checked(path)) == list(grading.numbers())
 
 
@@ -315,9 +333,10 @@ def test_the_summary_of_09_is_what_the_notebooks_before_it_showed():
     shown = reviewed([*BEFORE_09, last])
     committed = {
         name for path in BEFORE_09 for cell in cells(path, "code")
-        for name in re.findall(r'predictions\.commit\("([^"]+)"', cell.source)
+        for name in re.findall(r'predictions\.(?:commit|curve|cause)\("([^"]+)"', cell.source)
     }  # fmt: skip
-    assert set(rows) == set(shown) == committed | {"09.gain"}
+    assert set(rows) == committed | {"09.gain"}
+    assert set(shown) == {name for name in rows if "curve" not in name and "cause" not in name}, "no single numbers"
     for name, figures in shown.items():
         for who, words in figures.items():
             assert rows[name][who] == words, f"{name}: {who}"
@@ -362,13 +381,20 @@ def test_every_stored_table_of_measurements_adds_up(path):
         assert batch == pytest.approx(round(batch), rel=0.02, abs=0.3), "images of a step"
 
 
-def test_best_is_the_fastest_pipeline_that_decodes_in_every_epoch():
-    """Of the ladder as 09 shows it: the rows down to *best*; those below it keep pixels in memory."""
+def test_no_pipeline_that_decodes_in_every_epoch_beats_best():
+    """Of the ladder as 09 shows it: the rows down to *best*; those below it keep pixels in memory.
+
+    Several do the same work in fewer passes, so which of them is ahead differs from round to round.
+    """
     every = [list(tables(text)) for path in NOTEBOOKS if path.stem.startswith("09_") for text in texts(path)]
     (ladder,) = (rows for rows in every if {"naive", "best", "best, cache of pixels"} <= {r["pipeline"] for r in rows})
     rates = {row["pipeline"]: float(row["images/s"].replace(",", "")) for row in ladder if "images/s" in row}
     decoding = {name: rate for name, rate in rates.items() if "cache" not in name}
-    assert max(decoding, key=decoding.get) == "best"
+    column = "images/s in all rounds"
+    rounds = {row["pipeline"]: re.findall(r"[\d,]+", row[column]) for row in ladder if column in row}
+    low, high = ({name: float(ends[i].replace(",", "")) for name, ends in rounds.items()} for i in (0, -1))
+    assert all(low[name] <= high["best"] for name in decoding), "faster in every round"
+    assert high["best"] > 2 * high["naive"]
     assert min(rate for name, rate in rates.items() if name not in decoding) > rates["best"]
 
 
@@ -391,17 +417,16 @@ def test_solved_notebooks_score_full_marks(tmp_path):
     for path in sorted(tmp_path.glob("*.ipynb")):
         code = cells(path, "code")
         assert not [c for c in code if "stub" in c.metadata.get("tags", [])]
-        # The solutions need nothing from the measured part of the notebook but TensorFlow.
-        import tensorflow as tf
-
-        space = {"tf": tf}
+        # The solutions need nothing of their notebook but what it imports.
+        space = {}
+        exec("\n".join(re.findall(r"(?m)^(?:import|from) .*$", code[0].source)), space)
         for cell in code:
             if "solution" in cell.metadata.get("tags", []):
-                exec(cell.source, space)
-            elif found := re.search(r'\bcheck\("([\d.]+)", (\w+)\)', cell.source):
+                exec(compile(cell.source, path.name, "exec", dont_inherit=True), space)  # annotations are values there
+            elif found := re.search(r'\bcheck\("([\w.]+)", (\w+)\)', cell.source):
                 results.append(asked(found[1], space[found[2]]))
     assert sorted(r.exercise for r in results) == list(grading.numbers())
-    on_a_device = set() if kernels else {"08.1", "08.2"}
+    on_a_device = set() if kernels else {"08b.2"}
     in_pytorch = set() if importlib.util.find_spec("torch") else {"13.3"}
     assert not [r for r in results if r.exercise not in on_a_device | in_pytorch and not r.passed]
 

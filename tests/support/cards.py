@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
+import shutil
 import signal
 import tempfile
 from pathlib import Path
@@ -19,6 +21,22 @@ SIZE = 8
 def room() -> Path:
     """Return a new folder with a short name: a socket's path has about 100 bytes, pytest's may take all."""
     return Path(tempfile.mkdtemp(prefix="lk", dir="/tmp" if os.path.isdir("/tmp") else None))
+
+
+@contextlib.contextmanager
+def own_folder():
+    """Let the cards of this process have their sockets in a short place of their own, which is empty at the end."""
+    before, given = os.environ.get("LABKIT_CARDS"), room()
+    os.environ["LABKIT_CARDS"] = str(given)
+    place = given / f"labkit-{os.getuid()}"
+    yield place
+    if before is None:
+        del os.environ["LABKIT_CARDS"]
+    else:
+        os.environ["LABKIT_CARDS"] = before
+    assert not left(place)
+    assert not processes(place)
+    shutil.rmtree(given)
 
 
 def jpeg(number: int, width: int = 24, height: int = 16) -> bytes:

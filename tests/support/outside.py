@@ -71,7 +71,7 @@ def a_generator_hands_over_arrays(draw, fixed):
     return exactly(made.batch(8).prefetch(1))
 
 
-@fault(2, WAITS, r"private_threadpool_size", r"interpreter lets one|less work")
+@fault(2, WAITS, r"larger private_threadpool_size", r"interpreter lets one|less work|num_parallel_calls=")
 def calls_wait_in_a_pool_of_one_thread(draw, fixed):
     return pool.python(draw, sleeper(draw), 16, 16 if fixed else 1)
 
@@ -220,7 +220,7 @@ def examples_are_parsed_one_by_one(draw, fixed):
     return exactly(parsed.batch(size).prefetch(1))
 
 
-@fault(2, CPU, THREADS, r"parallel reads|private_threadpool")
+@fault(2, CPU, THREADS, r"parallel reads|private_threadpool", itself="parallel")
 def json_is_read_in_turn(draw, fixed):
     import tensorflow as tf
 
@@ -501,7 +501,7 @@ def numbers_are_one_hot(draw, fixed):
 # -- work in functions ---------------------------------------------------------------------------------
 
 
-@fault(2, CPU, THREADS, r"parallel reads|private_threadpool")
+@fault(2, CPU, THREADS, r"parallel reads|private_threadpool", itself="parallel")
 def one_op_of_many_costs_all(draw, fixed):
     import tensorflow as tf
 
@@ -552,7 +552,7 @@ def noise_is_added_in_turn(draw, fixed):
     return tf.data.Dataset.from_tensor_slices(waves).repeat().map(spectrum, num_parallel_calls=calls).batch(16)
 
 
-@fault(2, CPU, r"one op for all values|less work|num_parallel_calls=AUTOTUNE", r"parallel reads|private_threadpool")
+@fault(2, CPU, r"one op for all values|num_parallel_calls=AUTOTUNE", r"parallel reads|pool", itself="parallel")
 def a_loop_goes_over_the_batch(draw, fixed):
     import tensorflow as tf
 
@@ -567,7 +567,7 @@ def a_loop_goes_over_the_batch(draw, fixed):
     return exactly(rows(draw).batch(size).map(many).prefetch(1))
 
 
-@fault(2, CPU, THREADS, r"parallel reads|private_threadpool")
+@fault(2, CPU, THREADS, r"parallel reads|private_threadpool", itself="parallel")
 def one_side_of_a_zip_computes(draw, fixed):
     import tensorflow as tf
 
@@ -577,7 +577,7 @@ def one_side_of_a_zip_computes(draw, fixed):
     return exactly(tf.data.Dataset.zip((rows(draw), slow)).batch(16).prefetch(1))
 
 
-@fault(2, CPU, THREADS, r"parallel reads|private_threadpool")
+@fault(2, CPU, THREADS, r"parallel reads|private_threadpool", itself="parallel")
 def one_member_of_a_choice_computes(draw, fixed):
     import tensorflow as tf
 

@@ -231,14 +231,14 @@ def none(files: Files) -> Trace:
 PLANTS = (
     Plant("slow open", "fetch", slow_open, ("storage", "ReadFile"), ("fetch.more-reads",)),
     Plant("slow read", "fetch", slow_read, ("storage", "ReadFile"), ("fetch.more-reads",)),
-    Plant("slow decode", "prep", slow_decode, ("DecodeJpeg",), ("prep.less-work", "prep.no-core")),
+    Plant("slow decode", "prep", slow_decode, ("DecodeJpeg",), ("prep.less-work",)),
     Plant("one-thread map", "prep", one_thread_map, (), ("prep.parallel-map",)),
     Plant("tiny prefetch", "fetch", tiny_prefetch, (), ("prefetch.deeper", "prefetch.last-step")),
     Plant("straggler shard", "fetch", straggler, (), ("fetch.straggler",)),
     Plant("slow batch", "batch", slow_batch, ("Batch",), ("batch.fewer-bytes",)),
     Plant("shuffle fill", "fetch", shuffle_fill, ("Shuffle",), ("start.shuffle-names",)),
     Plant("slow epoch restart", "fetch", epoch_restart, ("Repeat",), ("start.repeat-first",)),
-    Plant("Python map", "prep", python_map, ("PyFunc",), ("python.ops-instead", "python.unclear")),
+    Plant("Python map", "prep", python_map, ("PyFunc",), ("python.in-parallel", "python.ops-instead")),
     Plant("slow copy", "copy", slow_copy, ("MemcpyH2D",), ("copy.ahead",)),
     Plant("none", None, none, (), ("run.good-enough", "run.nothing-single")),
 )

@@ -6,17 +6,24 @@ heart. What a `Fault` says is right was written down before the tool was asked.
 
 from __future__ import annotations
 
+import contextlib
 import random
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 AUTOTUNE = -1
+#: How the tool says what TensorFlow does itself, and whether nothing may be left that is to blame.
+ITSELF = {
+    "parallel": (r"TensorFlow itself makes this map parallel", False),
+    "ahead": (r"TensorFlow itself .*works ahead", True),
+    "over the epoch": (r"less work", False),
+}
 #: A sentence in which the tool says that it does not know.
 OPEN = r"cannot tell|nobody saw|other programs took|more steps tell more"
 
@@ -40,6 +47,10 @@ class Fault:
         One that advice, taken literally, must not match: it would not help.
     fix : bool
         Whether `fixed` makes a difference.
+    itself : str
+        What TensorFlow does about the fault under its default options: "parallel", it makes the map parallel; "ahead",
+        it works ahead; "over the epoch", it works ahead over the end of an epoch, so that the work limits; or nothing.
+        A recording that says so is then right, and `fixed` makes no difference.
     """
 
     name: str
@@ -49,6 +60,15 @@ class Fault:
     says: str
     never: str = r"(?!)"
     fix: bool = True
+    itself: str = ""
+
+    def under(self, options: str) -> Fault:
+        """Return what is right under one of `OPTIONS`."""
+        if options == OPTIONS[0] or not self.itself:
+            return self
+        says, open_too = ITSELF[self.itself]
+        causes = self.causes | ({None} if open_too else set())
+        return replace(self, causes=causes, says=f"{self.says}|{says}", fix=False)
 
     def build(self, seed: int, folder: Path, album: Any, fixed: bool = False) -> Any:
         """Return the dataset that a seed draws."""
@@ -83,10 +103,10 @@ def entering(faults: list[Fault]) -> tuple[Callable[..., Any], Callable[..., Any
     """Return what adds a function to a list under its name, as a fault and as a pipeline that has none."""
 
     def fault(
-        step_ms: float, causes: set[str], says: str, never: str = r"(?!)", fix: bool = True
+        step_ms: float, causes: set[str], says: str, never: str = r"(?!)", fix: bool = True, itself: str = ""
     ) -> Callable[..., Any]:
         def add(make: Callable[[Draw, bool], Any]) -> Callable[[Draw, bool], Any]:
-            faults.append(Fault(make.__name__, make, step_ms, frozenset(causes), says, never, fix))
+            faults.append(Fault(make.__name__, make, step_ms, frozenset(causes), says, never, fix, itself))
             return make
 
         return add
@@ -120,27 +140,48 @@ def photo(draw: Draw, work: str = "") -> Callable[..., Any]:
     return load
 
 
+#: How tf.data runs the pipelines: as they are written, or rewritten and tuned under TensorFlow's default options.
+OPTIONS = "plain", "defaults"
+_options = OPTIONS[0]
+
+
+@contextlib.contextmanager
+def under(options: str) -> Iterator[None]:
+    """Build pipelines for one of `OPTIONS`."""
+    global _options
+    before, _options = _options, options
+    try:
+        yield
+    finally:
+        _options = before
+
+
 def exactly(dataset: Any, threads: int | None = None) -> Any:
-    """Return a dataset that tf.data runs as it is written."""
-    from labkit.pipelines.options import plain
+    """Return a dataset that tf.data runs as it is written, or as it does by default, see `under`."""
+    import tensorflow as tf
 
-    return plain(dataset, threads)
+    from labkit.pipelines.options import naive
+
+    options = naive(threads) if _options == "plain" else tf.data.Options()
+    if threads is not None:
+        options.threading.private_threadpool_size = threads
+    return dataset.with_options(options)
 
 
-@fault(4, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads|private_threadpool")
+@fault(4, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads|private_threadpool", itself="parallel")
 def decodes_in_turn(draw, fixed):
     calls = AUTOTUNE if fixed else None
     return exactly(draw.photos().map(photo(draw), num_parallel_calls=calls).batch(draw.choice([8, 12, 16])).prefetch(2))
 
 
-@fault(4, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads|private_threadpool")
+@fault(4, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads|private_threadpool", itself="parallel")
 def augments_in_turn(draw, fixed):
     calls = AUTOTUNE if fixed else None
     work = photo(draw, "augment")
     return exactly(draw.photos().map(work, num_parallel_calls=calls).batch(draw.choice([8, 16])).prefetch(AUTOTUNE))
 
 
-@fault(30, CPU, r"prefetch", r"private_threadpool")
+@fault(30, CPU, r"prefetch", r"private_threadpool", itself="ahead")
 def works_and_trains_in_turn(draw, fixed):
     made = draw.photos().map(photo(draw), num_parallel_calls=2).batch(draw.choice([12, 16]))
     return exactly(made.prefetch(2) if fixed else made)
@@ -168,7 +209,7 @@ def the_cache_holds_names_only(draw, fixed):
     return exactly(files.cache().repeat().map(load, num_parallel_calls=AUTOTUNE).batch(8).prefetch(2))
 
 
-@fault(4, {"start", "prep"}, r"shuffle|repeat\(\) before", r"private_threadpool")
+@fault(4, {"start", "prep"}, r"shuffle|repeat\(\) before", r"private_threadpool", itself="over the epoch")
 def pixels_are_shuffled(draw, fixed):
     import tensorflow as tf
 
@@ -209,13 +250,13 @@ def windows_keep_one_of_many(draw, fixed):
     return exactly(made.flat_map(lambda pixels, _: pixels.take(1)).batch(8).prefetch(2))
 
 
-@fault(30, CPU, r"^prefetch", r"private_threadpool")
+@fault(30, CPU, r"^prefetch", r"private_threadpool", itself="ahead")
 def names_are_prefetched_and_photos_are_not(draw, fixed):
     made = draw.photos().prefetch(draw.choice([16, 64])).map(photo(draw), num_parallel_calls=2).batch(16)
     return exactly(made.prefetch(2) if fixed else made)
 
 
-@fault(4, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
+@fault(4, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads", itself="parallel")
 def pictures_are_png(draw, fixed):
     import tensorflow as tf
 
@@ -534,7 +575,7 @@ def elements_are_large(draw, fixed):
     return exactly(tf.data.Dataset.from_tensors(whole).repeat().batch(draw.choice([8, 12])).prefetch(1))
 
 
-@fault(2, CPU, r"num_parallel_calls=AUTOTUNE|less work", r"parallel reads")
+@fault(2, CPU, r"num_parallel_calls=AUTOTUNE|less work", r"parallel reads", itself="parallel")
 def writes_strings_in_the_map(draw, fixed):
     import tensorflow as tf
 
@@ -547,7 +588,7 @@ def writes_strings_in_the_map(draw, fixed):
     return exactly(tf.data.Dataset.from_tensor_slices(data).repeat().map(noted).batch(8).prefetch(1))
 
 
-@fault(1, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
+@fault(1, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads", itself="parallel")
 def texts_in_turn(draw, fixed):
     import tensorflow as tf
 
@@ -562,7 +603,7 @@ def texts_in_turn(draw, fixed):
     return exactly(made.batch(draw.choice([8, 16])).prefetch(1))
 
 
-@fault(1, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
+@fault(1, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads", itself="parallel")
 def words_are_looked_up_in_turn(draw, fixed):
     import tensorflow as tf
 
@@ -578,7 +619,7 @@ def words_are_looked_up_in_turn(draw, fixed):
     return exactly(made.batch(draw.choice([8, 16])).prefetch(1))
 
 
-@fault(2, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads")
+@fault(2, CPU, r"num_parallel_calls=AUTOTUNE", r"parallel reads", itself="parallel")
 def sounds_in_turn(draw, fixed):
     import tensorflow as tf
 
@@ -592,7 +633,7 @@ def sounds_in_turn(draw, fixed):
     return exactly(made.batch(16).prefetch(1))
 
 
-@fault(2, CPU, r"num_parallel_calls=AUTOTUNE|less work", r"parallel reads")
+@fault(2, CPU, r"num_parallel_calls=AUTOTUNE|less work", r"parallel reads", itself="parallel")
 def loops_inside_the_map(draw, fixed):
     import tensorflow as tf
 
@@ -606,7 +647,7 @@ def loops_inside_the_map(draw, fixed):
     return exactly(tf.data.Dataset.range(10**6).map(summed).batch(8).prefetch(1))
 
 
-@fault(2, CPU, r"num_parallel_calls=AUTOTUNE|less work", r"parallel reads")
+@fault(2, CPU, r"num_parallel_calls=AUTOTUNE|less work", r"parallel reads", itself="parallel")
 def sorts_in_turn(draw, fixed):
     import tensorflow as tf
 

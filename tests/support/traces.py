@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from labkit.timeline import states
 from labkit.timeline.run import Run
+from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Thread, Trace
 
 MS = 1_000_000
@@ -27,6 +29,29 @@ def job(steps=6, wait=5, train=4, workers=2, name="a job", origin=10**18, **meta
                 Span(f"worker {w}", "ResizeBilinear", "resize", t + 3 * MS + 3000, MS, -1),
             ]
     return Trace.from_spans(spans, kinds={"consumer": "consumer"}, name=name, batch_size=workers, **meta)
+
+
+def partly_filled(share, workers=2):
+    """Return a timeline in which operations that decode are on a core for a share of their time, 0 to 1."""
+    timeline = Timeline(job(steps=2, workers=workers, host={"cpus": 2}))
+    decode = CATEGORIES.index("decode")
+    known = {key: states.State(share, states.CORE) if key[0] == decode else s for key, s in timeline.states.items()}
+    vars(timeline)["states"] = known  # in the place of those that are worked out
+    return timeline
+
+
+def circuit():
+    """Return eight cycles of a circuit: its unit moves a value in every second one, and the consumer rests twice."""
+    moves = [Span("unit", str(10 * k), "map", 2 * k * MS, MS, k) for k in (0, 1, 3)]
+    taken = [Span("consumer", str(10 * k), "train", 2 * k * MS, MS, k) for k in (0, 1, 3)]
+    starved = [Span("unit", "starved", "iterator", t * MS, MS, 0) for t in (1, 3)]
+    empty = [Span("consumer", "starved", "wait", t * MS, MS, 0) for t in (1, 3)]
+    held = [Span("unit", "blocked", "iterator", 4 * MS, 2 * MS, 2)]
+    held.append(Span("consumer", "rests", "iterator", 4 * MS, 2 * MS, 2))
+    return Trace.from_spans(
+        [*moves, *taken, *starved, *empty, *held], {"consumer": "consumer", "unit": "unit"}, origin="simulated",
+        name="a circuit", time_unit="cycle", summary="unit moves a value in 3 of 8 cycles", window_ns=(0, 8 * MS),
+    )  # fmt: skip
 
 
 def crossing():

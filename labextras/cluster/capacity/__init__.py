@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from labextras.cluster.capacity.fleet import FLEETS, Fleet, Simulated, simulate
-from labextras.cluster.capacity.plan_pictures import Answer
-from labextras.cluster.capacity.planned_cluster import MOST_ACCELERATORS, Setting, chosen
+from labextras.cluster.capacity.planned_cluster import MOST_ACCELERATORS, Answer, Setting, chosen
 from labkit.common.table import Table
 from labkit.recording.accelerators import PRESETS as PUBLISHED
 from labkit.views.picture import Picture
@@ -125,7 +124,7 @@ class CapacityPlan(Answer):
         many = f"{s.accelerators:,} accelerator{'s' * (s.accelerators > 1)} on {s.hosts:,} host{'s' * (s.hosts > 1)}"
         epoch = f"{self.images_per_s:,.0f} images/s, an epoch in {_duration(self.epoch_s)}"
         text = f"{many}: busy {100 * self.busy:.0f} %, {epoch}; limited by {self.bottleneck}."
-        lost = f"{self.idle_accelerators:,.1f} accelerators, {self.idle_hours:,.2f} hours an epoch"
+        lost = f"{self.idle_accelerators:,.1f} accelerators, {self.idle_hours:,.2f} accelerator-hours an epoch"
         return f"{text} The stall costs {lost}." if self.idle_accelerators >= 0.05 else text
 
     def __str__(self) -> str:

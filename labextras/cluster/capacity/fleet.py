@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from labextras.cluster.capacity.plan_pictures import Answer
-from labextras.cluster.capacity.planned_cluster import Setting, chosen
+from labextras.cluster.capacity.planned_cluster import Answer, Setting, chosen
 from labkit.common.numbers import number, one_of, ranged, whole
 from labkit.simulate.clock import MOVE, SLEEP, WAIT, Clock, Process
 from labkit.views.picture import Picture

@@ -1,13 +1,15 @@
-"""What is planned: accelerators, hosts, cores, data and storage, each number with its unit and its range."""
+"""What is planned: accelerators, hosts, cores, data and storage, each number with its unit and range; and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
 from labkit.common.numbers import check_names, check_ranges, number, one_of, ranged, whole
 from labkit.recording.accelerators import modelled, published
+from labkit.views import charts
+from labkit.views.picture import Picture
 
 #: The most accelerators of a plan.
 MOST_ACCELERATORS = 1_000_000
@@ -45,8 +47,8 @@ class Setting:
     accelerators, hosts : int
         All together; they are spread evenly, each host has at least one.
     accelerator : str or float
-        A key of `labkit.accelerators.PRESETS`, which stands for the published images per second at the published batch
-        size, or the images per second that one of them trains.
+        A key of `labkit.accelerators.PRESETS` for images, which stands for the published images per second at the
+        published batch size, or the images per second that one of them trains.
     cores_per_accelerator : float
     cpu_ms_per_image : float
         Time of one core for decode, resize and augmentation of an image. 3.2 ms were measured with ``tf.image`` on the
@@ -103,8 +105,8 @@ class Setting:
     def rate(self) -> float:
         """Images per second that one accelerator trains."""
         if isinstance(self.accelerator, str):
-            return published(self.accelerator)[1].images_per_s
-        return 1e9 / modelled(images_per_s=self.accelerator).per_image_ns
+            return published(self.accelerator, "image")[1].per_s
+        return 1e9 / modelled(images_per_s=self.accelerator).each_ns
 
     @property
     def images(self) -> float:
@@ -135,3 +137,31 @@ class Setting:
     def cached(self) -> float:
         """Share of the set that hosts keep in memory, 0 to 1."""
         return min(1.0, self.cache_gb_per_host * self.hosts / self.dataset_gb)
+
+
+class Answer:
+    """What a plan and a simulation show alike."""
+
+    name: str
+    advice: str
+    assumptions: tuple[str, ...]
+    headline: Callable[[], str]
+    limits: Callable[[], Any]
+
+    def told(self, source: str, *rows: str) -> str:
+        """Return name and source, headline, the rows of a table, advice and assumptions as text."""
+        lines = [f"{self.name} ({source})", self.headline(), *rows, self.advice, "Assumptions:"]
+        return "\n".join([*lines, *(f"- {one}" for one in self.assumptions)])
+
+    def __repr__(self) -> str:
+        """Return the same text as `str`."""
+        return str(self)
+
+    def against(self, x: Sequence[float], series: Mapping[str, list[float]], what: str, **labels: Any) -> Picture:
+        """Draw some series against one number of the setting; `labels` are those of `labkit.charts.lines`."""
+        chart = charts.lines(x, series, title=f"{self.name}: {what}", **labels)
+        return Picture(lambda look: chart.figure(look.name), chart.title, f"{self.headline()} {chart.alt}", str(self))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        """Return what a notebook shows: the picture of `limits`, and the text."""
+        return self.limits()._repr_mimebundle_()

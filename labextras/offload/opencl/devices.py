@@ -91,7 +91,7 @@ def devices() -> tuple[Device, ...]:
         with contextlib.suppress(cl.Error):
             for device in platform.get_devices():
                 kind = next((k for k in KINDS if device.type & getattr(cl.device_type, k.upper())), KINDS[-1])
-                if drivers.knows_processor(owner, device.version):
+                if drivers.can_compile(owner, device.version):
                     found.append((platform.name.strip(), device.name.strip(), kind, owner, device))
     found.sort(key=rank)
     return tuple(

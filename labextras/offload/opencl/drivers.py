@@ -11,7 +11,7 @@ tries a kernel never load TensorFlow.
 compiles (pocl issue 1049). PoCL 3.0 has no way around it. Its build options and ``POCL_EXTRA_BUILD_FLAGS`` refuse
 ``-march``, ``-mcpu`` and ``-target-cpu``, no environment variable replaces the name, and the library is linked so that
 no other definition of the function that asks LLVM is used. Newer wheels do not exist, and Debian's PoCL cannot be
-loaded beside TensorFlow. Intel's runtime for processors can: pip installs it (``labkit[opencl-intel]``), it runs on
+loaded beside TensorFlow. Intel's runtime for processors can: pip installs it (``intel-opencl-rt``), it runs on
 AMD's processors too, and its results are the same bytes. So PoCL is not used where it does not know the processor, and
 Intel's runtime is used wherever it is installed.
 """
@@ -196,8 +196,11 @@ def intel() -> Path | None:
     return next((Path(os.path.realpath(f.locate())) for f in files if f.name == "libintelocl.so"), None)
 
 
-def knows_processor(owner: str, version: str) -> bool:
-    """Return False for a device of pip's PoCL whose LLVM has no name for this processor: nothing compiles for it.
+def can_compile(owner: str, version: str) -> bool:
+    """Return False for a device of pip's PoCL for which no kernel compiles here.
+
+    Its LLVM may have no name for this processor. Without the linker ``ld``, as in a slim container, its first kernel
+    ends the process.
 
     Parameters
     ----------
@@ -206,7 +209,9 @@ def knows_processor(owner: str, version: str) -> bool:
     version : str
         Of the device. PoCL ends it with the name of the processor.
     """
-    return owner != "pip" or not version.strip().endswith("-generic")
+    if owner != "pip" or "PoCL" not in version:
+        return True
+    return not version.strip().endswith("-generic") and shutil.which("ld") is not None
 
 
 def remedy() -> str:
@@ -214,6 +219,8 @@ def remedy() -> str:
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return "PoCL has no wheel for this kind of machine: conda install -c conda-forge pyopencl pocl brings one"
     if pocl() is None:
-        return "pip install 'labkit[opencl]' brings one"
-    brings = "pip install 'labkit[opencl-intel]' brings Intel's runtime, which can (270 MB)"
+        return "pip install pyopencl pocl-binary-distribution brings one"
+    if shutil.which("ld") is None:
+        return "pip's PoCL is there, but links kernels with ld, which is not on PATH: apt install binutils brings it"
+    brings = "pip install intel-opencl-rt intel-cmplr-lib-rt brings Intel's runtime, which can (270 MB)"
     return f"pip's PoCL is there, but is older than this processor and cannot compile for it: {brings}"

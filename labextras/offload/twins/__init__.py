@@ -21,7 +21,7 @@ from labextras.offload.jpeg.decoder import Decoded
 from labextras.offload.jpeg.outcomes import Refusal, Status
 from labextras.offload.opencl.devices import NoDevice, devices
 from labextras.offload.trial import Tried
-from labextras.offload.twins import fused
+from labextras.offload.twins import image_operations
 from labextras.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct, scan
 from labextras.offload.twins.image_operations import (
     normalize_clip,
@@ -30,6 +30,7 @@ from labextras.offload.twins.image_operations import (
     random_flip,
     random_saturation,
 )
+from labextras.offload.twins.own_photo import open_photo
 from labextras.offload.twins.random_numbers import draws, philox
 from labextras.offload.twins.resize import resize_bilinear
 from labextras.offload.twins.token_counter import jpeg_tokens
@@ -37,8 +38,8 @@ from labkit.common.numbers import one_of
 
 __all__ = [
     "decode", "draws", "has_device", "jpeg_color", "jpeg_entropy", "jpeg_idct", "jpeg_tokens", "normalize_clip",
-    "philox", "preprocess", "random_brightness", "random_brightness_per_pixel", "random_flip", "random_saturation",
-    "resize_bilinear", "try_kernel",
+    "open_photo", "philox", "preprocess", "random_brightness", "random_brightness_per_pixel", "random_flip",
+    "random_saturation", "resize_bilinear", "scan", "try_kernel",
 ]  # fmt: skip
 
 #: The text of the status of an image that the twins decoded; its code is ``fine``.
@@ -79,10 +80,10 @@ def preprocess(
     decoded = decode(images)
     drawn = draws(len(images), seed, counter) if augment else None
     made = np.zeros((len(images), size, size, 3), dtype)
-    finish = fused.as_bytes if dtype == "uint8" else fused.as_float
+    finish = image_operations.as_bytes if dtype == "uint8" else image_operations.as_float
     for row, image in enumerate(decoded.images):
         if image is not None:
-            made[row] = finish(fused.preprocess(image, size, drawn, row))
+            made[row] = finish(image_operations.preprocess(image, size, drawn, row))
     return Preprocessed(made, decoded.status, drawn, counter)
 
 

@@ -31,18 +31,9 @@ import psutil
 from labkit.common.errors import error_text, os_sentence
 from labkit.common.files import new_folder
 from labkit.common.other_programs import processor_seconds
+from labkit.recording import work
 from labkit.recording.processor_clock import Sampler, tree
 from labkit.recording.tfdata import xplane
-from labkit.recording.work import (
-    Tally,
-    check_batched,
-    count_images,
-    noun,
-    padded_share,
-    sample,
-    settings,
-    stated_size,
-)
 from labkit.timeline.run import Delivered, Tree
 from labkit.timeline.trace import Span, Trace
 
@@ -98,6 +89,8 @@ class Drive:
         Whether the first batch has the shape of a single image.
     noun : str
         What one of the things in the first batch is called, see `labkit.recording.work.noun`.
+    misfit : str or None
+        Where a modelled step is stated for something else.
     sampler : labkit.recording.processor_clock.Sampler
         Of the window.
     clock : list of (int, int)
@@ -119,6 +112,7 @@ class Drive:
     spans: Trace | None = None
     one_image: bool = False
     noun: str = "image"
+    misfit: str | None = None
     sampler: Sampler = field(default_factory=Sampler)
     clock: list[tuple[int, int]] = field(default_factory=list)
     tree: Tree | None = None
@@ -345,7 +339,8 @@ def drive(
     accelerator : object with ``step(batch)``
         And ``prepare(batch)``, if it has one: called once, outside of every span.
     steps : int or None
-        Steps after the warm-up; None for all there are.
+        Steps after the warm-up; None for a whole epoch. What can begin again does so after the warm-up, which is then
+        over with its own epoch at the latest. A loader that cannot is driven to its end.
     warmup : int
         Steps of the warm-up, the first batch included.
     label : str
@@ -425,8 +420,15 @@ def known_steps(dataset: Any, steps: int | None, warmup: int) -> int | None:
         return steps
     if elements < 0:
         return None
+    if steps is None and _begins_again(dataset):
+        return elements
     left = max(0, elements - warmup)
     return left if steps is None else min(steps, left)
+
+
+def _begins_again(dataset: Any) -> bool:
+    """Tell whether the batches come anew with a new iterator; a loader that is no dataset says so itself."""
+    return getattr(dataset, "begins_again", True)
 
 
 @dataclass
@@ -449,7 +451,9 @@ class _Driver:
     run: Drive = field(default_factory=Drive)
 
     def __post_init__(self) -> None:
-        self.stated = stated_size(self.dataset)
+        self.stated = work.stated_size(self.dataset)
+        self.is_modelled = getattr(self.accelerator, "kind", None) == "modelled"
+        self.whole_epoch = self.steps is None and _begins_again(self.dataset)
 
     def take(self, where: str) -> Any:
         """Return the next batch, or None at the end of the dataset."""
@@ -467,9 +471,9 @@ class _Driver:
             raise RecordingError(f"{self.label} stopped at {where}: {stopped}") from None
 
     def step(self, batch: Any) -> None:
-        """Train on a batch; a model is told how many images the loader states."""
-        if self.stated is not None and getattr(self.accelerator, "kind", None) == "modelled":
-            self.accelerator.step(batch, count_images(batch, self.stated))
+        """Train on a batch; a model is told how many elements the loader states."""
+        if self.stated is not None and self.is_modelled:
+            self.accelerator.step(batch, work.count_images(batch, self.stated))
         else:
             self.accelerator.step(batch)
 
@@ -496,10 +500,17 @@ class _Driver:
         if batch is None:
             raise ValueError(f"{self.label} is empty: it ended before its first batch")
         try:
-            self.run.batch_size = count_images(batch, self.stated)
-            self.run.one_image = check_batched(batch, self.stated)
-            self.run.noun = noun(batch)
-            self.seen = {"padded": padded_share(self.dataset, batch), "pixels": sample(batch), **settings(self.dataset)}
+            self.run.batch_size = work.count_images(batch, self.stated)
+            self.run.one_image = work.check_batched(batch, self.stated, self.dataset)
+            self.run.noun = "element" if self.run.one_image else work.noun(batch, self.dataset)
+            if self.is_modelled:
+                self.run.misfit = self.accelerator.misfit(batch, self.run.noun, self.run.batch_size)
+            self.seen = {
+                "padded": work.padded_share(self.dataset, batch),
+                "element": work.element(batch, self.run.batch_size),
+                "pixels": work.sample(batch),
+                **work.settings(self.dataset),
+            }
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
         if hasattr(self.accelerator, "prepare"):
@@ -515,18 +526,24 @@ class _Driver:
             self.train(self.step, batch, f"warm-up step {number - 1}")
             batch = self.take(f"warm-up step {number}")
             if batch is None:
-                raise ValueError(self.too_short(number))
+                if not self.whole_epoch:
+                    raise ValueError(self.too_short(number))
+                self.session.discard()
+                break
             if self.session.running:
                 counted, self.most_bytes = self.session.stop().run.profiler.events, math.inf
                 per_step = max(counted, self.run.batch_size * LEAST_EVENTS_PER_IMAGE)
-        self.train(self.step, batch, f"warm-up step {self.warmup - 1}")
+        if batch is not None:
+            self.train(self.step, batch, f"warm-up step {self.warmup - 1}")
+        if self.whole_epoch:
+            self.iterator = None
         if watched and not self.session.counts:
             return sys.maxsize
         return max(1, max_events // max(1, per_step)) if watched else 0
 
     def window(self, first: int, last: int, on_step: Callable[[int, int, int, int], Any]) -> None:
         """Run all steps after the warm-up; those from `first` to before `last` are watched."""
-        steps, run, mark, tally = self.steps, self.run, self.session.mark, Tally(self.dataset, self.stated)
+        steps, run, mark, tally = self.steps, self.run, self.session.mark, work.Tally(self.dataset, self.stated)
         self.watched = watched = ProfilerWindow(run, self.session, self.session.sampler, self.keep)
         clock, cpu = time.perf_counter_ns, time.process_time_ns
         number = 0
@@ -549,7 +566,7 @@ class _Driver:
             end = clock(), cpu()
             lost = lost[0] + pause[0], lost[1] + pause[1]  # only a pause that a step follows is within begin and end
             images = tally.add(batch)
-            trained = min(end[0], taken + self.stated_ns(images))
+            trained = min(end[0], taken + self.stated_ns(batch, images))
             run.images += images
             number += 1
             pause = (0, 0)
@@ -560,12 +577,15 @@ class _Driver:
                 if number == last or watched.full:
                     run.tree = tree(before)
                     pause = self.finish(watched)
+                    before = processor_seconds() - run.tree.cpu_s
             on_step(number - 1, start, taken, trained)
         run.steps, run.ended = number, number != steps and steps is not None
-        run.work = replace(tally.work(), **self.seen)
+        run.work = replace(tally.work(), to_the_end=steps is None, **self.seen)
         if number == 0:
             raise ValueError(self.too_short(self.warmup))
         run.tree = run.tree or tree(before)
+        if any(lost):  # steps followed the window
+            run.tree = replace(run.tree, cpu_s=processor_seconds() - before)
         if self.session.running:
             self.finish(watched)
         run.elapsed_ns, run.cpu_ns = (end[i] - begin[i] - lost[i] for i in (0, 1))
@@ -586,14 +606,14 @@ class _Driver:
             found.run = self.run
         return found
 
-    def stated_ns(self, images: int) -> float:
-        """Return how long a modelled step on so many images lasts, without end for a real one.
+    def stated_ns(self, batch: Any, images: int) -> float:
+        """Return how long a modelled step on a batch of so many images lasts, without end for a real one.
 
         Where other programs hold the cores, the consumer wakes up late. A model is not busy meanwhile.
         """
-        if getattr(self.accelerator, "kind", None) != "modelled":
+        if not self.is_modelled:
             return math.inf
-        return self.accelerator.step_ns(images)
+        return self.accelerator.step_ns(self.accelerator.size(batch, images))
 
     def finish(self, watched: ProfilerWindow) -> tuple[int, int]:
         """Take the profile; return how long that held the loop up, and its CPU time, in ns."""
@@ -602,6 +622,8 @@ class _Driver:
         return time.perf_counter_ns() - start[0], time.process_time_ns() - start[1]
 
     def too_short(self, batches: int) -> str:
+        if self.whole_epoch:
+            return f"{self.label} is empty when it is iterated anew, as a whole epoch is after the warm-up"
         return (
             f"{self.label} ended after {batches} {'batch' if batches == 1 else 'batches'}; "
             f"a recording needs more than the {self.warmup} of its warm-up"

@@ -18,6 +18,7 @@ import numpy as np
 
 from labkit.recording.tfdata import xspace
 from labkit.timeline.intervals import inside, union
+from labkit.timeline.nesting import depths, owners
 from labkit.timeline.run import Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
 from labkit.timeline.wording import COPIED, NETWORK, REQUESTED, WITH_CONSUMER, is_network, is_op_type
@@ -38,6 +39,9 @@ _PROCESS, _DONE = "ExecutorState::Process", "ExecutorDoneCallback"
 #: What tf.data service calls a request for an element: from before it is sent until the element is there.
 _REQUEST = "GetDataServiceElement"
 _CAPTURED, _CALL = "InstantiatedCapturedFunction::", "FunctionRun"
+_ALLOCATES, _BEGINS = "MemoryAllocation", "MakeIterator::"
+#: Allocations are read from so many events of each thread, the first ones, and of so many runs of each op.
+_FIRST, _SAMPLED = 10_000, 16
 # The code of an event whose name is of no use in a timeline, in place of an index into `CATEGORIES`.
 _USELESS = -1
 # The owner of a span: the loop of the consumer, tf.data inside the ``next()`` of that loop, threads of tf.data, other
@@ -61,7 +65,7 @@ def read(path: str | os.PathLike[str]) -> Trace:
         Spans on the Unix clock in int64 ns. Threads are of kind ``consumer`` (the recorder's marks), ``pipeline``
         (tf.data), ``device`` (streams of a GPU) and ``host`` (ops of anything else, such as a Keras step on
         the CPU; category ``other``). ``run.profiler.events`` counts all events in the file, and
-        ``run.profiler.copied_bytes`` what a GPU copied;
+        ``run.profiler.copied_bytes`` what a GPU copied, ``allocated_bytes`` what ops ask for, ``begun`` iterators;
         ``run.node_names`` holds the ``name=`` that the author of the pipeline gave to nodes.
 
     Raises
@@ -133,6 +137,8 @@ def _trace(data: bytes) -> Trace:
     devices = [_device(plane, base_ns, copied) for plane in planes if plane.name.startswith("/device:GPU:")]
     events = sum(len(line.sizes) for plane in planes for line in plane.lines)
     found = Trace.merge(Trace.from_spans([], origin="measured"), *(one.trace() for one in host), *devices)
+    allocated = {name: size for one in host for name, size in one.allocated_bytes().items()}
+    begun = {name: count for one in host for name, count in one.begun().items()}
     # The consumer first, then devices, then the pipeline from its end in the consumer's thread on.
     kinds = ("consumer", "device", "pipeline", "host")
     digits = [re.sub(r"\d+", lambda m: m[0].zfill(8), thread.name) for thread in found.threads]
@@ -144,7 +150,8 @@ def _trace(data: bytes) -> Trace:
         threads=tuple(found.threads[i] for i in order),
     )
     node_names = {path: name for one in host for path, name in one.node_names().items()}
-    return found.with_run(profiler=Profile(events=events, copied_bytes=dict(copied)), node_names=node_names)
+    profile = Profile(events=events, copied_bytes=dict(copied), allocated_bytes=allocated, begun=begun)
+    return found.with_run(profiler=profile, node_names=node_names)
 
 
 def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | None) -> tuple[np.ndarray, np.ndarray]:
@@ -288,6 +295,37 @@ class _HostPlane:
         if counts.any():
             return Thread(f"tf.data {self.names[int(counts.argmax())].removesuffix('Produce')}", "pipeline")
         return Thread("tf.data thread" if "iterator" in pool else "tf.data worker", "pipeline")
+
+    def allocated_bytes(self) -> dict[str, float]:
+        """Return the bytes that a run of each op and node asks for itself, on average over some of its runs."""
+        first = [(line, line.sizes[:_FIRST]) for line in self.plane.lines]
+        lines = [line._replace(data=line.data[: sizes.sum()], sizes=sizes) for line, sizes in first]
+        asks = xspace.events(lines, self.ids, self._flags(_ALLOCATES.__eq__))
+        at, _ = _times(asks, lines, self.base_ns)
+        owner = np.full(len(at), -1)
+        for line in np.intersect1d(asks.line, self.events.line).tolist():
+            here = np.flatnonzero(asks.line == line)
+            mine = np.flatnonzero((self.events.line == line) & (self.start <= at[here].max()))
+            mine = mine[np.lexsort((-self.end[mine], self.start[mine]))]
+            pieces = owners(self.start[mine], self.end[mine], depths(self.start[mine], self.end[mine]))
+            place = np.searchsorted(pieces.start, at[here], "right") - 1
+            here, place = here[place >= 0], place[place >= 0]  # before the first piece, or where all are empty
+            inside_one = at[here] <= pieces.end[place]
+            owner[here[inside_one]] = mine[pieces.owner[place[inside_one]]]
+        found: dict[str, float] = {}
+        owned = np.unique(owner[owner >= 0])
+        for one in np.unique(self.events.name[owned]).tolist():
+            runs = owned[self.events.name[owned] == one][:_SAMPLED]
+            rows = np.flatnonzero(np.isin(owner, runs)).tolist()
+            asked = sum(int(asks.stats(row, self.plane.stats).get("requested_bytes", 0)) for row in rows)
+            found[plain(self.names[one])] = asked / len(runs)
+        return found
+
+    def begun(self) -> dict[str, int]:
+        """Return how many iterators began, by the kind of their dataset."""
+        counts = np.bincount(self.events.all_names, minlength=len(self.names) + 1)
+        begins = np.flatnonzero(self._flags(lambda name: name.startswith(_BEGINS)) & (counts > 0)).tolist()
+        return {self.names[i].removeprefix(_BEGINS).split("Dataset")[0]: int(counts[i]) for i in begins}
 
     def node_names(self) -> dict[str, str]:
         """Return the names that the author gave to tf.data nodes, by path of the node."""

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from labkit.sources.message_classes import message_classes
+
 #: The fields that are read: their numbers and types, "*" for those that come many times. Text stays bytes, since it may
 #: be damaged. Both kinds of whole numbers in a stat are read with a sign, so that an id is the same number in either.
 _FIELDS = {
@@ -159,20 +161,7 @@ def events(lines: list[EventLine], ids: np.ndarray, wanted: np.ndarray) -> Event
 @lru_cache(maxsize=1)
 def _messages() -> dict[str, Any]:
     """Return protobuf's class for each message in `_FIELDS`."""
-    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-
-    file, kinds = descriptor_pb2.FileDescriptorProto(name="xspace.proto"), descriptor_pb2.FieldDescriptorProto
-    plain = {"int64": kinds.TYPE_INT64, "bytes": kinds.TYPE_BYTES}
-    for message, fields in _FIELDS.items():
-        described = file.message_type.add(name=message)
-        for name, (number, kind) in fields.items():
-            one, label = kind.rstrip("*"), kinds.LABEL_REPEATED if kind.endswith("*") else kinds.LABEL_OPTIONAL
-            field = described.field.add(name=name, number=number, label=label, type=plain.get(one, kinds.TYPE_MESSAGE))
-            if one in _FIELDS:
-                field.type_name = one
-    pool = descriptor_pool.DescriptorPool()
-    pool.AddSerializedFile(file.SerializeToString())
-    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(name)) for name in _FIELDS}
+    return message_classes(_FIELDS)
 
 
 def _parse(message: str, data: bytes) -> Any:

@@ -10,7 +10,11 @@ parallel programs (Böhme and others, "Scalable Critical-Path Based Performance 
 from labkit.timeline.causes.critical_path import CriticalPath, find_causes
 from labkit.timeline.causes.effort import Effort, efforts
 from labkit.timeline.causes.per_gap import CAUSES, Causes
+from labkit.timeline.causes.pipeline_facts import Pipeline
 from labkit.timeline.causes.split import Split, split
 from labkit.timeline.causes.stalls import Stalls, stalls
 
-__all__ = ["CAUSES", "Causes", "CriticalPath", "Effort", "Split", "Stalls", "efforts", "find_causes", "split", "stalls"]
+__all__ = [
+    "CAUSES", "Causes", "CriticalPath", "Effort", "Pipeline", "Split", "Stalls", "efforts", "find_causes", "split",
+    "stalls",
+]  # fmt: skip

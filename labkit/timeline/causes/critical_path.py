@@ -52,7 +52,7 @@ from labkit.timeline.intervals import Intervals, at_least, complement, covered_u
 from labkit.timeline.lanes import GET, PIPE, PUT, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import PYTHON_OPS, SOURCE, STARTS, WORKER, is_network, short_op
+from labkit.timeline.wording import PYTHON_OPS, SOURCE, STARTS, WORKER, short_op
 
 _CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "transfer": TRANSFER,
           "copy": COPY}  # fmt: skip
@@ -107,8 +107,7 @@ class SpanNames:
         self.node = np.array([n.startswith("Iterator::") for n in names], bool)
         self.starts = np.array([i for i, n in enumerate(names) if n in STARTS], np.int64)
         self.worker = np.array([i for i, n in enumerate(names) if n in (WORKER, SOURCE)], np.int64)
-        python = (i for i, n in enumerate(names) if n.rpartition(":")[2] in PYTHON_OPS and not is_network(n))
-        self.python = np.array([*python], np.int64)
+        self.python = np.array([i for i, n in enumerate(names) if short_op(n) in PYTHON_OPS], np.int64)
         self.pipe = np.isin(names, PIPE)
         self.queues = [(i, EMPTY if name == GET else FULL) for i, name in enumerate(names) if name in (GET, PUT)]
         known = {names[i] for i in np.flatnonzero(self.node).tolist()}

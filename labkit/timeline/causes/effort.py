@@ -7,8 +7,10 @@ open, in all threads together, times its share of this time on a core. The share
 between 0 and the number of cores. Work outside of ops, as that of the profiler, takes `BACKGROUND` of a core at most.
 
 If threads wait for a core, all shares fall alike. So they are divided by the share of the time in which ready threads
-had a core, which Linux counts. No op but the train step computes for longer than all threads together computed or were
-ready. This is a limit where it is less than one core: threads that wait for the interpreter are not ready.
+had a core, which Linux counts. Where they hardly had one, nothing follows from the clock, and of no op is either said.
+No op computes on more cores than there are, nor for longer than all threads computed or were ready; a function of
+Python holds one thread, so never more than one core. No op but the train step computes for longer than all other
+threads did: a limit where it is less than one core, since threads that wait for the interpreter are not ready.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from typing import NamedTuple
 import numpy as np
 
 from labkit.timeline.causes import thresholds
-from labkit.timeline.intervals import overlap, union
+from labkit.timeline.intervals import overlap
 from labkit.timeline.lanes import IS_WORK, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import WITH_CONSUMER, short_op
+from labkit.timeline.wording import PYTHON_OPS, WITH_CONSUMER, short_op
 
 
 class Effort(NamedTuple):
@@ -79,36 +81,39 @@ def efforts(lanes: Sequence[Lane], run: Run, names: Sequence[str], start_ns: int
     at -= start_ns
     inside = (at >= 0) & (at <= lanes[0].window_ns)
     at, cpu = at[inside], cpu[inside]
-    if len(at) < 3:
-        return {}
     length = np.diff(at)
     real, prefix = run.accelerator.kind == "real", lanes[0].name.removesuffix("accelerator")
     trains: set[str] = set()  # ops that run in the thread that trains
     opened: dict[str, np.ndarray] = {}
     for lane in lanes:
-        works = IS_WORK[lane.category[lane.pieces.owner]] & (lane.kind in ("pipeline", "host"))
+        works = IS_WORK[lane.category] & (lane.kind in ("pipeline", "host"))
         works &= lane.name.startswith(prefix)  # the clock is that of one process
         if lane.kind == "accelerator" and real:
-            works = lane.category[lane.pieces.owner] != CATEGORIES.index("wait")
-        name = lane.name_id[lane.pieces.owner]
-        for one in np.unique(name[works]).tolist():
-            mine = works & (name == one)
+            works = lane.category != CATEGORIES.index("wait")
+        for one in np.unique(lane.name_id[works]).tolist():
             key = short_op(names[one])
-            times = overlap(union(lane.pieces.start[mine], lane.pieces.end[mine]), at[:-1], at[1:])
+            times = overlap(lane.owned(works & (lane.name_id == one)), at[:-1], at[1:])
             trains |= {key} if lane.name.endswith(WITH_CONSUMER) else set()
             opened[key] = opened.get(key, np.zeros(len(length), np.int64)) + times
     large = [key for key, times in opened.items() if times.sum() >= thresholds.OPEN * length.sum()]
     if not large or len(length) < 2 * len(large):
         return {}
     found = _shares({key: opened[key] / 1e6 for key in large}, np.diff(cpu) / 1e6, length / 1e6, run)
+    took, span, cores = float(cpu[-1] - cpu[0]), float(length.sum()), float(run.host.cpus or math.inf)
     wanted, full = _wanted_ns(run), thresholds.INTERPRETER_FULL * lanes[0].window_ns
     # A thread that waits for the interpreter is not ready, so with one core full an op may have waited without notice.
-    if wanted < full and cpu[-1] - cpu[0] < full:
-        for key in found.keys() - trains:
-            most = wanted / float(opened[key].sum())
-            low, high, cores = found[key]
-            found[key] = Effort(min(low, most), min(high, most), min(cores, wanted / lanes[0].window_ns))
+    bound = wanted < full and took < full
+    for key, (low, high, kept) in found.items():
+        most = min(took + queued(run), wanted if bound and key not in trains else math.inf)
+        each = min(1.0 if key in PYTHON_OPS else cores, most / float(opened[key].sum()))
+        kept = min(kept, each * float(opened[key].sum()) / span, took / span, cores)
+        found[key] = Effort(min(low, each), min(high, each), kept) if _had_cores(run) else Effort(0.0, cores, kept)
     return found
+
+
+def _had_cores(run: Run) -> bool:
+    """Tell whether threads that were ready had a core for so much of this time that the clock says what ops did."""
+    return had_core(computed(run), queued(run)) > thresholds.LEAST_READY
 
 
 def _wanted_ns(run: Run) -> float:
@@ -125,7 +130,8 @@ def _measured(run: Run, window_ns: int) -> dict[str, Effort]:
     for name, one in run.op_times.items():
         if one.open_ns >= thresholds.OPEN * window_ns:
             share = one.computed_ns / one.open_ns
-            found[short_op(name)] = Effort(share, wanted(share, one.open_ns, run), one.computed_ns / window_ns)
+            high = wanted(share, one.open_ns, run) if _had_cores(run) else 1.0
+            found[short_op(name)] = Effort(share, high, one.computed_ns / window_ns)
     return found
 
 
@@ -173,7 +179,8 @@ def _shares(opened: dict[str, np.ndarray], cpu: np.ndarray, length: np.ndarray, 
     largest, largest_error = _fit(table, cpu, length, most, np.where(ops, 0.0, thresholds.FIRMLY))
     found = {}
     for i, (word, times) in enumerate(opened.items()):
-        low, high = max(0.0, least[i] - least_error[i]), largest[i] + largest_error[i]
+        low = max(0.0, least[i] - least_error[i])
+        high = max(low, largest[i] + largest_error[i])  # of an op that hardly computes, the fits may cross
         found[word] = Effort(low / ready, high / ready, high * float(times.sum() / length.sum()))
     return found
 

@@ -20,6 +20,7 @@ from labkit.timeline.gaps import Gaps
 from labkit.timeline.intervals import Intervals, at_least, overlap, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.nesting import Owned, depths, owners
+from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import short_op
 
 #: Nodes that call a function; no other node can be the one that an op runs for.
@@ -90,6 +91,16 @@ class NodeWork:
         self._own: dict[str, Intervals] = {}
         self._own_ns: dict[str, int] = {}
 
+    @cached_property
+    def ops_ns(self) -> float:
+        """How long ops ran in all threads, each for its usual time: those whose thread lost its core lasted longer."""
+        codes = [CATEGORIES.index(word) for word in ("decode", "resize", "map")]
+        chosen = [(lane, np.isin(lane.category, codes)) for lane in self.lanes]
+        empty = np.zeros(0, np.int64)
+        name = np.concatenate([empty, *(lane.name_id[mine] for lane, mine in chosen)])
+        length = np.concatenate([empty, *((lane.end_ns - lane.start_ns)[mine] for lane, mine in chosen)])
+        return float(sum(np.median(length[name == one]) * (name == one).sum() for one in np.unique(name).tolist()))
+
     def of(self, *kinds: str) -> list[str]:
         """Return the paths of the nodes of some kinds."""
         return [path for path in self.calls if short_op(path) in kinds]
@@ -145,21 +156,17 @@ class NodeWork:
         Where several threads run the op, whatever happens meanwhile in another thread is no wait for it.
         """
         pieces = self._pieces(lambda name: short_op(name) == op)
-        if sum(one.total_ns for one in pieces) > AT_ONCE * union_of(pieces).total_ns:
+        running = union_of(pieces)
+        if sum(one.total_ns for one in pieces) > AT_ONCE * running.total_ns:
             return None
-        waits = self.waits(op)
+        callers = (path for path in self.calls if _CALLERS.match(short_op(path)))
+        waits = {path: self._within(at_least([self.own(path), running], 2)) for path in callers}
         found = max(waits, key=lambda path: waits[path], default=None)
-        return found if found and waits[found] > CALLS else None
+        return found if found and waits[found] > CALLS * self._within(running) else None
 
-    def waits(self, op: str) -> dict[str, float]:
-        """Return, for each node that calls a function, the share of the time of an op in which its call was open."""
-        running = union_of(self._pieces(lambda name: short_op(name) == op))
-        ns = self._within(running) or 1
-        return {
-            path: self._within(at_least([self.own(path), running], 2)) / ns
-            for path in self.calls
-            if _CALLERS.match(short_op(path))
-        }
+    def running(self, op: str) -> float:
+        """Return the share of the window in which any thread runs an op."""
+        return union_of(self._pieces(lambda name: short_op(name) == op)).total_ns / max(1, self.window_ns)
 
     @cached_property
     def _ops(self) -> Intervals:
@@ -169,11 +176,7 @@ class NodeWork:
     def _pieces(self, which: Callable[[str], bool]) -> list[Intervals]:
         """Return the times that spans with such names owned, by thread."""
         chosen = np.array([which(name) for name in self.names], bool)
-        return [
-            Intervals(lane.pieces.start[mine], lane.pieces.end[mine])
-            for lane in self.lanes
-            for mine in [chosen[lane.name_id[lane.pieces.owner]]]
-        ]
+        return [lane.owned(chosen[lane.name_id]) for lane in self.lanes]
 
     def _within(self, times: Intervals) -> int:
         return int(overlap(times, self.gaps.start_ns, self.gaps.end_ns).sum())

@@ -31,7 +31,7 @@ UNEXPLAINED = "unknown", "queue empty", "queue full"
 #: The causes in the words of a sentence.
 WORDS = {
     "fetch": "fetch",
-    "prep": "prep",
+    "prep": "prepare",
     "batch": "copying elements into a batch",
     "transfer": "moving batches between processes",
     "copy": "copying to the device",
@@ -46,10 +46,15 @@ WORDS = {
 }
 
 
+def word(cause: str) -> str:
+    """Return a cause in the word of the course: ``prep`` is *prepare*, ``framework`` is *handing over*."""
+    return {"prep": "prepare", "framework": "handing over"}.get(cause, cause)
+
+
 def filling(node: str) -> str:
     """Return what a node does that takes elements before it hands on one, as in ``Shuffle fills its buffer``."""
-    word = short_op(node)
-    return f"{word} fills its buffer" if word.startswith("Shuffle") else f"{word} begins an epoch"
+    kind = short_op(node)
+    return f"{kind} fills its buffer" if kind.startswith("Shuffle") else "repeat() begins an epoch"
 
 
 def by_cause(parts_ns: np.ndarray) -> Counter[str]:
@@ -105,6 +110,8 @@ class Causes(Sequence[Cause]):
         The node that began an epoch or filled its buffer for at least half of the gap: index into `names`, -1 if none.
     starting : dict of index into names to nanoseconds
         How much of all gaps each node took for that, whatever ran meanwhile.
+    unit : str
+        What time is counted in.
     """
 
     kind: np.ndarray
@@ -120,6 +127,7 @@ class Causes(Sequence[Cause]):
     explained: bool = True
     during: np.ndarray | None = None
     starting: dict[int, int] = field(default_factory=dict)
+    unit: str = "ms"
 
     def __len__(self) -> int:
         """Return the number of gaps."""
@@ -136,7 +144,7 @@ class Causes(Sequence[Cause]):
         """Return one sentence: how long and for which batch, the main cause with its op and lane, the others."""
         gap, kind, parts = self.gaps[i], int(self.kind[i]), self.parts_ns[i]
         if not self.explained:
-            return f"{gap}."
+            return f"{gap}." if self.unit == "ms" else f"{duration(gap.length_ns, self.unit)} without a value."
         what = f"{percent(int(parts[kind]) / gap.length_ns)} {WORDS[CAUSES[kind]]}"
         if self.op[i] >= 0:
             what += f", {short_op(self.names[self.op[i]])}"
@@ -145,11 +153,11 @@ class Causes(Sequence[Cause]):
         if self.during is not None and self.during[i] >= 0 and kind != START:
             what += f", while {filling(self.names[self.during[i]])}"
         rest = [c for c in np.argsort(-parts, kind="stable").tolist() if c != kind and parts[c] * 20 >= gap.length_ns]
-        also = ", ".join(f"{CAUSES[c]} {percent(int(parts[c]) / gap.length_ns)}" for c in rest)
+        also = ", ".join(f"{word(CAUSES[c])} {percent(int(parts[c]) / gap.length_ns)}" for c in rest)
         return f"{gap}: {what}{'; also ' if also else ''}{also}."
 
     def __repr__(self) -> str:
         """Return how long each cause kept the accelerator waiting, on one line."""
         total = by_cause(self.parts_ns.sum(axis=0))
-        parts = ", ".join(f"{cause} {duration(ns)}" for cause, ns in total.items() if ns)
+        parts = ", ".join(f"{word(cause)} {duration(ns)}" for cause, ns in total.items() if ns)
         return f"Causes({len(self):,} gaps: {parts or 'none'})"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,19 +12,21 @@ from typing import Any
 import numpy as np
 
 from labkit.advice import NOBODY, Facts
+from labkit.advice.rule import MAY_TAKE_TURNS, TURNS
 from labkit.timeline.causes import thresholds
-from labkit.timeline.causes.effort import Effort, computed, queued
+from labkit.timeline.causes.effort import Effort, computed
 from labkit.timeline.causes.node_work import NodeWork, in_loop, is_map
 from labkit.timeline.causes.per_gap import FETCH, Causes
-from labkit.timeline.causes.small_elements import one_by_one, short_calls
-from labkit.timeline.intervals import overlap, union, union_of
+from labkit.timeline.causes.small_elements import one_by_one, packed, short_calls
+from labkit.timeline.causes.waste import anew, chain, thrown_away
+from labkit.timeline.intervals import Intervals, overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import PYTHON_OPS, short_op
+from labkit.timeline.wording import FILE_READERS, PYTHON_OPS, short_op
 
 #: Nodes that unpack or parse while they read; the last two read what an earlier run has written.
-_SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV", "SnapshotDatasetReader", "FileCacheImpl")
+_SOURCES = (*FILE_READERS, "CSV", "SnapshotDatasetReader", "FileCacheImpl")
 #: Nodes that hand on fewer elements than they take, and how readers write them.
 _DROPPERS = {"Shard": "shard", "FiniteSkip": "skip", "Filter": "filter", "FiniteTake": "take", "Window": "window"}
 _CACHES = ("MemoryCacheImpl", "FileCacheImpl")
@@ -37,6 +39,8 @@ _AHEAD = re.compile(
     r"Iterator::Root(::(ForeverRepeat|FiniteRepeat|FiniteTake|FiniteSkip)(V\d+)?)*"
     r"::(Prefetch|MapAndBatch|Parallel|ParseExample)"
 )
+#: Nodes, as their author wrote them, that only pass elements on.
+_PASS_ON = ("Options", "Repeat", "Take", "Skip", "AssertCardinality", "AssertNext")
 #: Nodes that take their time at the beginning of an epoch.
 _SLOW = re.compile("(Parallel|Padded)?(Map|Batch)|Prefetch|Shuffle")
 #: Work that a thread of a map does.
@@ -75,10 +79,20 @@ class Pipeline:
         `node` began epochs or filled its buffer for most of the time; `unsure` is whether threads waited for cores that
         other programs held.
         """
-        found = self._small() | (self._start(node) if node else {})
+        found = self._small() | self._ahead | self._loop(known)
+        found |= self._start(node) if node else {}
+        ahead = "works ahead" if self._works_ahead_itself() else ""
         if known.cause not in NOBODY:
-            found |= self._in_vain(known) | self._loop(known) | self._blamed(known, unsure)
+            found |= self._in_vain(known) | self._blamed(known, unsure)
+            single = not (node or found["interleaved"])
+            found["straggles"] = known.blame not in _SOURCES and self._straggles(single)
+        found["itself"] = " and ".join(filter(None, (found.get("itself"), ahead)))
         return replace(known, **found)
+
+    @property
+    def timed(self) -> bool:
+        """Whether the waits for a batch were timed: without, a gap between two steps may be anything."""
+        return any(lane.kind == "wait" for lane in self.lanes) or not (self.steps and len(self.causes.gaps))
 
     # -- the pipeline as it is
 
@@ -106,7 +120,13 @@ class Pipeline:
         """Return what shows that handing elements over takes longer than the work on them."""
         took = self._took("prep", lambda name: name not in self.work.calls).total()
         batch = self._took("batch", lambda name: True).total()
-        return one_by_one(self.work, self.steps, took, batch) or short_calls(self.work, self.run, self.steps)
+        return (
+            chain(self.work, self.steps)
+            or anew(self.work, self.run, self.steps)
+            or packed(self.work, self.run, self.steps)
+            or one_by_one(self.work, self.steps, took, batch)
+            or short_calls(self.work, self.run, self.steps)
+        )
 
     def _took(self, cause: str, which: Callable[[str], bool]) -> Counter[str]:
         """Return how long the gaps waited for what `which(name)` chooses, by the word of the op or node."""
@@ -120,12 +140,12 @@ class Pipeline:
 
     def _in_vain(self, known: Facts) -> dict[str, Any]:
         """Return who drops what a map makes, by how often its ops ran for an image, and if a cache keeps nothing."""
-        found: dict[str, Any] = {"endless_cache": self._endless()}
-        images = self.run.images_of(self.steps)
-        if known.blame in self.nodes or short_op(self.work.caller(known.blame) or "Map") != "Map" or not images:
+        images, took = self.run.images_of(self.steps), self._took(known.cause, lambda name: name not in self.work.calls)
+        both = self._took("prep", lambda name: True) + self._took("batch", lambda name: True)
+        found = {"endless_cache": self._endless(), **thrown_away(both, self.work, self.run, self.steps)}
+        if known.blame in self.nodes or self._caller(known.blame) not in ("", "Map") or not images:
             return found
         # Elements that are batched twice, such as frames, are parts of the elements of a batch.
-        took = self._took(known.cause, lambda name: True)
         ops = [op for op, ns in took.items() if ns >= thresholds.LEAST * took.total()]
         ran = min((n for op in ops for n in self.work.runs(op, loops=False)), default=0)
         taken = max([images, *(self.work.asked(path) for path in self.work.calls if _BATCHES.match(short_op(path)))])
@@ -156,14 +176,20 @@ class Pipeline:
         return False
 
     def _loop(self, known: Facts) -> dict[str, Any]:
-        """Return the op that a map runs in a loop, and how often in a call: the one to blame, or most of what loops."""
-        looped = self._took(known.cause, in_loop)
-        blamed = self._took(known.cause, lambda name: short_op(name) == known.blame).total()
-        calls = self.work.function_calls()
-        for op in (known.blame, *(op for op, _ in looped.most_common(1) if looped.total() > blamed)):
-            times = max(self.work.runs(op), default=0) / calls if calls else 0.0
-            if times >= thresholds.LOOP and not _ONE_VALUE.match(op):
-                return {"loop": op, "times": times}
+        """Return the op that takes most of a loop in a map, and how often each call runs what the loop runs most.
+
+        The steps of a loop take time that no op shows, so a loop counts where overhead is what takes most, too.
+        """
+        looped, calls = self._took("prep", in_loop), self.work.function_calls()
+        runs = max((n for name, n in self.work.counts.items() if in_loop(name)), default=0)
+        written = not self.run.written or any(node.looped for node in self.run.written)
+        matters = known.cause in NOBODY or looped.total() >= thresholds.LEAST * self.lanes[0].window_ns
+        if looped and written and matters and calls and runs >= thresholds.LOOP * calls:
+            ((op, _),) = looped.most_common(1)
+            # Calls that the window cuts off make the count inexact: it is near the size of the batch, or rounded.
+            times, size = runs / calls, self.run.batch_size or 0
+            times = size if abs(times - size) <= size / 8 else float(f"{times:.1g}")
+            return {} if _ONE_VALUE.match(op) else {"loop": op, "times": times}
         return {}
 
     # -- the op or node to blame
@@ -171,45 +197,78 @@ class Pipeline:
     def _blamed(self, known: Facts, unsure: bool) -> dict[str, Any]:
         """Return what the op or node to blame does, how many threads do it at once, and who calls it."""
         work, run, blame, prep = self.work, self.run, known.blame, known.cause == "prep"
-        kind = short_op(work.caller(blame) or "")
+        kind = self._caller(blame)
+        maps = [node for node in run.written if is_map(node.kind) and blame in node.ops]
+        called = [node.settings.get("num_parallel_calls", 1) for node in maps]
+        # TensorFlow makes no map parallel that draws at random, nor any where its rewriting is off.
+        rewritten = run.options.get("experimental_optimization.apply_default_optimizations") != "False"
+        made_parallel = prep and rewritten and not (run.work and run.work.random) and "Map" in {n.kind for n in maps}
         python, source = prep and blame in PYTHON_OPS, blame in _SOURCES
         node = prep and blame in self.nodes and not source
         stored = blame in ("SnapshotDatasetReader", "FileCacheImpl")
         effort = self.efforts.get(blame)
-        full = python and bool(effort) and effort.cores >= thresholds.INTERPRETER_FULL
-        waits, unclear = (bool(effort) and effort.computes is answer and not full for answer in (False, None))
-        parallel, several = self.has("ParallelMap"), self.has("ParallelInterleave", "LegacyParallelInterleave")
+        # Calls of Python that keep a core busy together wait for nothing but each other.
+        kept = effort.cores / max(work.running(blame), thresholds.OPEN) if python and effort else 0.0
+        waits, unclear = (bool(effort) and effort.computes is answer for answer in (False, None))
+        waits &= kept < thresholds.INTERPRETER_FULL
+        parallel, interleaved = self.has("ParallelMap"), self.has("ParallelInterleave", "LegacyParallelInterleave")
         mapped = self.has("ParallelMap", "MapAndBatch")
-        several = several or (blame == "ReadFile" and not kind and mapped)
+        several = interleaved or (blame == "ReadFile" and not kind and mapped)
+        generator = python and self._generates(kind, mapped)
         turns = prep and kind not in ("", "Map", "Generator") and not (node or source) and (waits or not python)
         # A thread of a map that reads its file and then works on it does one of both at a time.
         mine = ("map",) if python else (*_MAPPED, "read") if work.runs("ReadFile") else _MAPPED
-        at_once = self._at_once(mine if prep else ("read",))
+        at_once = self._at_once(mine if prep else ("read",), {op for node in maps for op in node.ops})
         one = at_once < thresholds.ONE_BY_ONE
-        one_call = kind == "Map" or not parallel
-        queues = queued(run) >= thresholds.QUEUED * self.lanes[0].window_ns and at_once > thresholds.ONE_THREAD
-        more_calls = prep and (turns or one) and not (python or source or (queues and not one_call))
-        generates = self.has("Generator") and (kind in ("FlatMap", "Interleave", "Generator") or not (kind or mapped))
-        # What computes may be late only for lack of a core, unless all cores together would be too slow for it.
-        keeps_up = computed(run) <= (run.host.cpus or 1) * self.lanes[0].busy.total_ns
-        late = known.crowded and not waits and known.cause != "fetch" and (keeps_up or more_calls)
+        # What its author wrote says how many calls there may be; where that is not known, the nodes that ran do.
+        one_call = max(called) == 1 if called else kind == "Map" or not parallel
+        more_calls = prep and (turns or (one and one_call)) and not (node or source or generator)
+        cores, wide = run.host.cpus or 0, max((n for n in called if n > 0), default=run.host.cpus or 0)
+        threads = int(run.options.get("threading.private_threadpool_size", cores))
+        # The threads of a pool are too few for calls that (may) wait, or fewer than the cores for calls that compute.
+        narrow = called and not one_call
+        narrow = narrow and 0 < threads < (wide if waits or (unclear and python) or not prep else min(wide, cores))
+        # What computes may be late only for lack of a core, unless the threads that may do it would be too slow for it.
+        may = 1 if more_calls or generator else threads if narrow else cores or 1
+        late = known.crowded and not (waits and prep) and known.cause != "fetch"
+        late = late and computed(run) <= may * self.lanes[0].busy.total_ns
+        turns_at_it = (
+            cores != 1 and not (one or known.crowded) and thresholds.INTERPRETER_FULL <= kept <= thresholds.ONE_CORE
+        )
         return {
-            "needs_cores": late or (unsure and (node or self._ahead["rests"])),
+            "needs_cores": late or (unsure and bool(node or self._ahead["rests"])),
             "python": python,
-            "generator": python and generates and not full and not (effort and effort.computes),
+            "lists": python and bool(run.processor) and run.processor.converting >= thresholds.CONVERTS,
+            "generator": generator,
             "waits": waits,
             "unclear": unclear,
+            "pool": threads if narrow else 0,
+            "interpreter": TURNS if turns_at_it else MAY_TAKE_TURNS,
             "source": source and (prep or stored or (unclear and not several)),
             "node": node,
             "in_turn": kind if turns else "",
             "one_at_a_time": one and (prep or not several),
             "one_call": one_call,
-            "no_core": one and queues and not one_call,
-            "cached": self.has("MemoryCache", "FileCache"),
-            "straggles": not source and self._straggles(),
-            **self._ahead,
+            "interleaved": interleaved and not (blame == "ReadFile" and mapped),
+            **({"itself": "makes this map parallel"} if made_parallel and not one else {}),
             **self._elements(blame),
         }
+
+    def _caller(self, op: str) -> str:
+        """Return the kind of the node that calls an op once at a time; "" where none does.
+
+        A node that waits for a thread of the node below it looks like one that waits for its own function. What its
+        author wrote tells which functions hold the op.
+        """
+        kind, holders = short_op(self.work.caller(op) or ""), tuple(n.kind for n in self.run.written if op in n.ops)
+        return kind if not holders or kind.startswith(holders) else ""
+
+    def _generates(self, kind: str, mapped: bool) -> bool:
+        """Tell whether a call of Python is that of a generator: by what its author wrote, or by the node that calls."""
+        callers = [node.kind for node in self.run.written if set(node.ops).intersection(PYTHON_OPS)]
+        if callers and ("Generator" not in callers or set(callers) == {"Generator"}):
+            return "Generator" in callers
+        return self.has("Generator") and (kind in ("FlatMap", "Interleave", "Generator") or not (kind or mapped))
 
     @cached_property
     def _ahead(self) -> dict[str, bool]:
@@ -219,7 +278,20 @@ class Pipeline:
         least = (thresholds.AHEAD if self.nodes else thresholds.OVERLAPS) * busy
         ahead = any(map(_AHEAD.match, self.causes.names)) or self.overlap_ns["both"] >= least
         rests = self.has("Prefetch") and self.overlap_ns["accelerator"] >= span - busy
-        return {"takes_turns": not ahead, "rests": ahead and rests}
+        # To overlap with steps that take next to no time gains next to nothing.
+        return {"takes_turns": not ahead and busy >= thresholds.LEAST * span, "rests": ahead and rests}
+
+    def between(self) -> dict[str, float]:
+        """Return the percent of the window in gaps outside of waits for a batch, if most of the gaps lie there."""
+        waits = [union(lane.start_ns, lane.end_ns) for lane in self.lanes if lane.kind == "wait"]
+        idle, gaps = int(self.causes.gaps.length_ns.sum()), self.causes.gaps
+        between = idle - sum(int(overlap(wait, gaps.start_ns, gaps.end_ns).sum()) for wait in waits)
+        return {"between": 100 * between / self.lanes[0].window_ns} if waits and 2 * between > idle else {}
+
+    def _works_ahead_itself(self) -> bool:
+        """Tell whether a thread works ahead without a written prefetch: one is added, or the last map is fused."""
+        last = next((node.kind for node in self.run.written if node.kind not in _PASS_ON), "Prefetch")
+        return not last.startswith(("Prefetch", "Parallel")) and any(map(_AHEAD.match, self.causes.names))
 
     def _elements(self, blame: str) -> dict[str, Any]:
         """Return what the elements of a batch are: mostly padding, or small; arrays of one shape have a size."""
@@ -233,25 +305,49 @@ class Pipeline:
         padding = "Padded" in blame and (share is None or share >= thresholds.PADDED)
         return {"padding": padding, "small_bytes": size if size < thresholds.SMALL_BYTES else 0}
 
-    def _at_once(self, categories: Sequence[str]) -> float:
-        """Return how many threads do such work at once in the gaps, on average over the time that any does."""
-        codes, works, gaps = [CATEGORIES.index(c) for c in categories], [], self.causes.gaps
-        for lane in self.lanes:
-            if lane.kind == "pipeline":
-                mine = np.isin(lane.category[lane.pieces.owner], codes)
-                works.append(union(lane.pieces.start[mine], lane.pieces.end[mine]))
+    def _at_once(self, categories: Sequence[str], ops: Set[str]) -> float:
+        """Return how many threads do such work at once in the gaps, on average over the time that any does.
+
+        Where `ops` names those of one map, only these count: other nodes may work beside a map of one thread.
+        """
+        codes, gaps = [CATEGORIES.index(c) for c in categories], self.causes.gaps
+        named = np.array([not ops or short_op(name) in ops for name in self.causes.names], bool)
+        lanes = [lane for lane in self.lanes if lane.kind == "pipeline"]
+        works = [lane.owned(np.isin(lane.category, codes) & named[lane.name_id]) for lane in lanes]
         *each, any_ns = (int(overlap(work, gaps.start_ns, gaps.end_ns).sum()) for work in (*works, union_of(works)))
         return sum(each) / any_ns if any_ns else 0.0
 
-    def _straggles(self) -> bool:
-        """Tell whether reads in order wait for one of them that takes many times what the same op usually takes."""
+    def _straggles(self, single: bool) -> bool:
+        """Tell whether reads in order wait for one file that takes many times what is usual.
+
+        `single` is whether a single read can tell. It cannot where files are read record by record, as an interleave
+        does, or where epochs began for most of that time: every file is opened, and that takes long, too.
+        """
         causes, fetch, delivered = self.causes, self.causes.kind == FETCH, self.run.work
         free = self.run.options.get("deterministic") == "False" or (delivered and delivered.unordered)
         if free or not self.has("ParallelInterleave", "ParallelMap"):
             return False
         for op in np.unique(causes.op[fetch & (causes.op >= 0)]).tolist():
-            usual = np.concatenate([(lane.end_ns - lane.start_ns)[lane.name_id == op] for lane in self.lanes])
+            each = [(lane.start_ns[mine], lane.end_ns[mine]) for lane in self.lanes for mine in [lane.name_id == op]]
+            usual = np.median(np.concatenate([end - start for start, end in each]))
             waited = (causes.end_ns - causes.start_ns)[fetch & (causes.op == op)]
-            if 2 * len(waited) > fetch.sum() and np.median(waited) >= thresholds.STRAGGLER * np.median(usual):
+            if single and 2 * len(waited) > fetch.sum() and np.median(waited) >= thresholds.STRAGGLER * usual:
+                return True
+            busy, gaps = union_of(_slow_files(*reads, thresholds.SLOW_FILE * usual) for reads in each), causes.gaps
+            fetched = sum(ns for (cause, _), ns in causes.by_op.items() if cause == "fetch")
+            if 2 * overlap(busy, gaps.start_ns, gaps.end_ns).sum() >= fetched:
                 return True
         return False
+
+
+def _slow_files(start_ns: np.ndarray, end_ns: np.ndarray, long_ns: float) -> Intervals:
+    """Return when a thread that reads file after file reads a slow one: several reads in a row, most of them long.
+
+    A single one may be the opening of any file.
+    """
+    took = end_ns - start_ns
+    if len(took) < thresholds.IN_A_ROW:
+        return union(took[:0], took[:0])
+    rows = np.lib.stride_tricks.sliding_window_view(took, thresholds.IN_A_ROW)
+    slow = np.convolve(np.median(rows, axis=1) >= long_ns, np.ones(thresholds.IN_A_ROW)) > 0
+    return union(start_ns[slow], end_ns[slow])

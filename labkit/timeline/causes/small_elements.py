@@ -6,14 +6,10 @@ import re
 from itertools import takewhile
 from typing import Any
 
-import numpy as np
-
-from labkit.timeline.causes.effort import computed, had_core, queued
 from labkit.timeline.causes.node_work import NodeWork, asynchronous, is_map
-from labkit.timeline.causes.thresholds import HANDED_OVER, MANY_CALLS, SMALL_NS
+from labkit.timeline.causes.thresholds import EACH_NS, HANDED_OVER, MANY_CALLS, SMALL_NS
 from labkit.timeline.run import Run
-from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import short_op
+from labkit.timeline.wording import duration, short_op
 
 #: Ops that take one value only, so that no call of them works on a batch.
 _ONE_VALUE = re.compile("ReadFile|Decode(AndCrop)?(Jpeg|Png|Gif|Bmp|Image|Wav)")
@@ -62,11 +58,20 @@ def one_by_one(work: NodeWork, steps: int, ops_ns: int, batch_ns: int) -> dict[s
     return {}
 
 
+def packed(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
+    """Return what parts of elements are, "sparse" or "ragged", that are packed one by one for a batch, as a fact.
+
+    It is empty where ops take so long for each element that packing it does not matter.
+    """
+    kind, elements = run.work and run.work.packed, run.images_of(steps) or 0
+    much = elements >= MANY_CALLS * steps / 4 and work.ops_ns < EACH_NS * elements
+    return {"packed": kind} if kind and much else {}
+
+
 def short_calls(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     """Return the calls of a map in a step that are shorter than it takes to make them, as facts; empty without them.
 
-    The calls are those of the nodes, because the profiler keeps few of the shortest operations. Where threads waited
-    for a core, operations took longer than their work.
+    The calls are those of the nodes, because the profiler keeps few of the shortest operations.
     """
     shapes = [part.shape for part in run.work.components] if run.work else []
     uneven = any(shape is None or None in shape for shape in shapes)
@@ -75,9 +80,6 @@ def short_calls(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     # A map that is fused with its batch asks for its elements, and is itself asked for batches.
     maps = [name for name in work.calls if any(map(is_map, name.split("::")[-2:])) and not _UNEVEN.search(name)]
     calls = max((work.calls[name] for name in maps), default=0)
-    codes = [CATEGORIES.index(c) for c in ("decode", "resize", "map")]
-    opened = sum(int((lane.end_ns - lane.start_ns)[np.isin(lane.category, codes)].sum()) for lane in work.lanes)
-    took = opened * had_core(computed(run), queued(run))
-    if not steps or calls < MANY_CALLS * steps or took >= SMALL_NS * calls:
+    if not steps or calls < MANY_CALLS * steps or work.ops_ns >= SMALL_NS * calls:
         return {}
-    return {"calls": calls / steps, "call_us": max(took, 1) / calls / 1e3}
+    return {"calls": calls / steps, "call_time": duration(max(work.ops_ns, 1) / calls)}

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from labkit.advice import NOBODY, RULES, Advice, Facts, advise
-from labkit.advice.rule import HANDING_OVER, NO_STEPS, NOTHING, SEVERAL, UNSEEN
+from labkit.advice.rule import HANDING_OVER, NO_STEPS, NO_WAITS, NOTHING, SEVERAL, UNSEEN
 from labkit.common import hooks, other_programs
-from labkit.timeline.causes.effort import Effort, computed
+from labkit.timeline.causes.effort import computed
 from labkit.timeline.causes.per_gap import Causes, by_cause, filling, unexplained_share
 from labkit.timeline.causes.pipeline_facts import Pipeline
 from labkit.timeline.causes.thresholds import CROWDED, LEAST, QUEUED, STARVED, TOGETHER
@@ -42,6 +42,10 @@ class Stalls:
         What a node does in at least half of that time, as in ``Shuffle fills its buffer``.
     rules : tuple of str
         The ids of the rules that the advice comes from, see `labkit.advice`; empty where the trace brought it.
+    nobody : str
+        Which of `labkit.advice.NOBODY` it is where no cause can be changed. It is `HANDING_OVER`, beside a cause, where
+        handing elements and batches over is most of the gaps, unless threads lacked cores: then it is the time in
+        which they waited for one.
     """
 
     shares: Counter[str]
@@ -51,6 +55,7 @@ class Stalls:
     advice: str
     during: str | None = None
     rules: tuple[str, ...] = ()
+    nobody: str = ""
 
     @property
     def unexplained(self) -> float:
@@ -58,32 +63,18 @@ class Stalls:
         return unexplained_share(self.shares)
 
 
-def stalls(
-    causes: Causes,
-    lanes: Sequence[Lane],
-    run: Run,
-    steps: int,
-    overlap_ns: Mapping[str, int],
-    efforts: Mapping[str, Effort],
-) -> Stalls:
+def stalls(pipeline: Pipeline) -> Stalls:
     """Add up the causes of all gaps, and say what to change.
 
-    Parameters
-    ----------
-    causes : Causes
-        Of all gaps of the window.
-    lanes : sequence of Lane
-        The accelerator first.
-    run : Run
-        Its advice goes before that of rules; rules of others (`labkit_advice` of `labkit.common.hooks`) before ours.
-    steps : int
-        Train steps in the window.
-    overlap_ns : dict
-        The window split by who works, see `labkit.Timeline.overlap_ns`.
-    efforts : mapping of str to Effort
-        Whether ops compute or wait.
+    The advice of the run goes before that of rules; rules of others (`labkit_advice` of `labkit.common.hooks`) go
+    before ours.
     """
+    causes, lanes, run = pipeline.causes, pipeline.lanes, pipeline.run
     span = lanes[0].window_ns
+    if not pipeline.timed:
+        given = run.advice.get(NO_WAITS)
+        said = Advice(given, ()) if given else advise(Facts(NO_WAITS), RULES)
+        return Stalls(Counter(), None, None, 0.0, said.text, rules=said.rules)
     total = by_cause(causes.parts_ns.sum(axis=0))
     shares = Counter({cause: ns / span if span else 0.0 for cause, ns in total.items()})
     by_op = _as_work(causes.by_op)
@@ -91,27 +82,37 @@ def stalls(
         total[cause] += ns - causes.by_op[cause, op]
     cause, unseen = max(_BLAMED, key=lambda cause: total[cause]), unexplained_share(shares)
     nobody_saw = run.loader and unseen * span >= total[cause] and (run.loader.hidden or 2 * unseen >= shares.total())
-    if not span or total[cause] < LEAST * span or nobody_saw:
-        cause = nobody(steps, shares)
     ops: Counter[str] = Counter()
     for (key, op), ns in by_op.items():
         if key == cause:
             ops[short_op(causes.names[op])] += ns
     blame = min(ops, key=lambda op: (-ops[op], op)) if ops else None  # of equal ones the first by its name
-    share = ops[blame] / span if blame else 0.0
+    share = ops[blame] / span if blame and span else 0.0
+    if not span or total[cause] < LEAST * span or nobody_saw:
+        cause = _nobody(pipeline.steps, shares)
     node = None if cause in NOBODY else _starts(causes, total[cause])
     crowded, unsure = _beside_others(run, span)
     others = other_programs.took(run.host.others, run.host.cpus)
-    facts = Facts(cause, blame or "the work", others, crowded, **_together(lanes, shares))
-    theirs = (advise_run(facts, lanes, run, efforts) for advise_run in hooks.provided("labkit_advice"))
+    noise = ", or fewer other programs" if other_programs.warning(run.host.others) else ""
+    more = _together(lanes, shares) | pipeline.between()
+    facts = Facts(cause, blame or "the work", others, crowded, noise=noise, **more)
+    theirs = (advise_run(facts, lanes, run, pipeline.efforts) for advise_run in hooks.provided("labkit_advice"))
+    overhead = cause not in NOBODY and not crowded and 2 * shares["framework"] > shares.total()
     if given := run.advice.get(cause):
         said = advise(replace(facts, needs_cores=True), RULES) if crowded else Advice(given, ())
     elif not (said := next(filter(None, theirs), None)):
-        said = advise(Pipeline(causes, lanes, run, steps, overlap_ns, efforts).facts(facts, node, unsure), RULES)
+        found = pipeline.facts(facts, node, unsure)
+        blame = "from_generator" if found.generator else blame if share >= LEAST else None
+        found = replace(found, blame=blame or "the work of many ops")
+        said = advise(replace(found, cause=HANDING_OVER) if overhead else found, RULES)
+        if cause in NOBODY and "prep.loop" in said.rules:  # its overhead is work of the map
+            cause, blame, share = "prep", None, 0.0
+        if overhead and not {"run.between-steps", "run.handed-over-late"}.isdisjoint(said.rules):
+            cause = HANDING_OVER
     if cause in NOBODY:
-        return Stalls(shares, None, None, 0.0, said.text, rules=said.rules)
+        return Stalls(shares, None, None, 0.0, said.text, rules=said.rules, nobody=cause)
     during = filling(node) if node and cause != "start" else None
-    return Stalls(shares, cause, blame, share, said.text, during, said.rules)
+    return Stalls(shares, cause, blame, share, said.text, during, said.rules, HANDING_OVER if overhead else "")
 
 
 def _as_work(by_op: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]:
@@ -124,13 +125,15 @@ def _as_work(by_op: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], int]
     return found
 
 
-def nobody(steps: int, shares: Counter[str]) -> str:
+def _nobody(steps: int, shares: Counter[str]) -> str:
     """Return which of `labkit.advice.NOBODY` it is, where no cause can be changed in the pipeline."""
     unseen = unexplained_share(shares)
     if not steps:
         return NO_STEPS
+    if shares.total() < 2 * LEAST:
+        return NOTHING
     if max(shares["framework"], unseen) < LEAST:
-        return NOTHING if shares.total() < 2 * LEAST else SEVERAL
+        return SEVERAL
     return UNSEEN if unseen >= shares["framework"] else HANDING_OVER
 
 

@@ -24,6 +24,10 @@ ONE_THREAD = 1.05
 
 #: A read that takes this many times the usual one is a straggler.
 STRAGGLER = 5
+#: A file is one where of so many reads in a row
+IN_A_ROW = 5
+#: most take this many times the usual one.
+SLOW_FILE = 3
 
 #: A pipeline is said to work ahead if it works during this share of the busy time of the accelerator.
 OVERLAPS = 0.10
@@ -59,8 +63,22 @@ ONE_CORE = 1.3
 #: a lock wakes only when that comes. From so many pauses in a second without a core, it waits for the interpreter.
 ASKS = 100
 
+#: A Python function returns lists, or many single numbers, if for this share of its calls tensors are made of them.
+CONVERTS = 0.25
+
 #: A map that makes this many elements for each one in a batch makes some that are thrown away.
 THROWN_AWAY = 1.2
+
+#: An op that makes so many times the values that are delivered makes most of them in vain, if they are
+WASTED = 4
+#: at least so many for an element, and so many times the bytes, or made in several calls. Otherwise pixels only become
+#: fewer floats, as photos for a model do.
+MANY_VALUES, MORE_BYTES = 64, 2
+#: It is an op that takes at least this share of what the one to blame takes.
+BESIDE = 0.25
+
+#: So many nodes of one kind in a row are a chain.
+CHAIN = 16
 
 #: A node that waits for more than this share of the time of an op is the one that calls it.
 CALLS = 0.6
@@ -74,14 +92,19 @@ SMALL_BYTES = 4096
 #: Where fewer of the values of a batch than this only fill rows up, padding is not what takes the time.
 PADDED = 0.1
 
-#: A function that runs an op so many times in one call goes through its values in a loop.
-LOOP = 32
+#: A loop in a function is worth a word where each call goes so many times through it.
+LOOP = 8
 
 #: Calls of a map whose operations take less than this, on average, are short beside what it takes to make one: about
 #: 10 µs for a map of one element (notebook 06). Nanoseconds.
 SMALL_NS = 30_000
 #: And they matter where there are at least so many in a step.
 MANY_CALLS = 64
+#: To pack a sparse or ragged part for a batch, or to begin a dataset, matters where ops take less than this for each of
+#: them: packing takes some 50 µs, beginning 30 to 500. Nanoseconds.
+EACH_NS = 300_000
+#: A dataset that gives at most so many elements gives few.
+FEW = 8
 #: Handing single elements on is worth a word from this share of the window on.
 HANDED_OVER = 0.15
 

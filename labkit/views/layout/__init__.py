@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from labkit.common.palette import THEMES
-from labkit.timeline.causes import CAUSES
+from labkit.timeline.causes import CAUSES, per_gap
 from labkit.timeline.describe import provenance
 from labkit.timeline.heading import heading
 from labkit.timeline.lanes import Lane, lane_of
@@ -79,7 +79,7 @@ class TimelineLayout:
         self.title = str(title or (" and ".join(labels) if len(labels) == 2 else name or "Timeline"))
         self.lanes = [[*timeline.lanes, *_not_shown(timeline)] for timeline in self.timelines]
         self.kinds = Kinds(self.timelines, self.lanes)
-        shares = [[self.kinds.own_share(r, lane) for lane in lanes] for r, lanes in enumerate(self.lanes)]
+        shares = [[self.kinds.own_shares(r, lane) for lane in lanes] for r, lanes in enumerate(self.lanes)]
         self.runs = [_run(*each) for each in zip(self.timelines, labels, self.lanes, shares, strict=True)]
         self.bands = [Band(self.kinds, r, timeline) for r, timeline in enumerate(self.timelines)]
         self.alt = texts.alt(self.title, self.runs)
@@ -123,6 +123,7 @@ class TimelineLayout:
             "alt": self.alt,
             "span_ns": max(timeline.span_ns for timeline in self.timelines),
             "categories": texts.categories(),
+            **texts.units(self.timelines),
             "layers": texts.layers(self.timelines),
             "core_wait": CORE_WAIT,
             "kinds": [kind._asdict() for kind in self.kinds.table],
@@ -137,7 +138,7 @@ class TimelineLayout:
         return self.block.encode(self.header)
 
 
-def _run(timeline: Timeline, label: str, lanes: list[Lane], shares: list[float]) -> dict[str, Any]:
+def _run(timeline: Timeline, label: str, lanes: list[Lane], shares: list[tuple[float, float]]) -> dict[str, Any]:
     """Return what is written about a run and its lanes."""
     count, device = len(timeline.lanes), on_device(timeline)
     storage = {k: name for k, name in enumerate(timeline.names) if short_op(name) == _STORAGE}
@@ -154,14 +155,16 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane], shares: list[float])
         "start_ns": str(timeline.start_ns),
         "images": timeline.images,
         "noun": timeline.run.noun,
+        "unit": timeline.run.time_unit,
         "threads": [list(thread) for thread in timeline.trace.threads],
         "names": [_STORAGE if k in storage else name for k, name in enumerate(timeline.names)],
         "ops": storage,  # as the files have them that are downloaded
         "lanes": [
             {
                 "name": " ".join(lane.name.split()), "kind": lane.kind, "spans": f"{len(lane):,}",
-                "busy": percent(lane.share), "note": texts.note(lane), "shown": k < count,
-                "mode": mode_of(timeline, k, lane, shares[k]) if k < count else "",
+                "busy": percent(shares[k][1]), "shown": k < count,
+                "note": texts.note(lane) if timeline.explain and not timeline.run.of_cycles else "",
+                "mode": mode_of(timeline, k, lane, shares[k][0]) if k < count else "",
                 # Kernels are shown twice, on their stream and on the accelerator; they are exported once.
                 "export": lane is not timeline.accelerator or not device,
             }
@@ -184,4 +187,5 @@ def _sentences(timeline: Timeline) -> dict[str, Any]:
     longest = np.sort(np.argsort(-timeline.gaps.length_ns, kind="stable")[:SENTENCES]).tolist()
     chosen = {k: causes[k] for k in longest}
     parts = {k: found for k, cause in chosen.items() if (found := texts.parts(cause.parts))}
-    return {"kinds": list(CAUSES), "texts": {k: cause.text for k, cause in chosen.items()}, "parts": parts}
+    kinds = [per_gap.word(cause) for cause in CAUSES]
+    return {"kinds": kinds, "texts": {k: cause.text for k, cause in chosen.items()}, "parts": parts}

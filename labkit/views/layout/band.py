@@ -56,6 +56,8 @@ LAYERS = (*_FILLED, *_WAITS.values(), Layer("open while others work", "outline",
 FILLED, OPEN, IDLE = len(_FILLED), len(LAYERS) - 2, len(LAYERS) - 1
 _HOLLOW = {waits: FILLED + k for k, waits in enumerate(_WAITS)}
 CORE_WAIT = _HOLLOW[states.CORE]
+#: The looks of a circuit: a value that moves, one that is taken, one that waits.
+MOVES, TAKEN, BLOCKED = _WORDS.index(LEGEND["map"]), _WORDS.index(LEGEND["train"]), _HOLLOW[states.BUFFER]
 
 #: An operation that works itself for a smaller share of the time in which it is open is drawn as an outline.
 _OWN = 0.2
@@ -121,7 +123,7 @@ class Kinds:
                 known = self._known.setdefault((r, host), np.full(own.shape, -1, np.int64))
                 for category, name in np.argwhere(_sums(lane, own.shape) > 0).tolist():
                     if known[category, name] < 0:
-                        state = timeline.states.get((category, name)) if host else None
+                        state = timeline.states.get((category, name)) if host or timeline.run.of_cycles else None
                         kind = _kind(category, state, host, own[category, name])
                         known[category, name] = index.setdefault(kind, len(index))
         self.table = list(index)
@@ -130,10 +132,15 @@ class Kinds:
         """Return the kind of each span of a lane of timeline number `run`, as an index into `table`: int64."""
         return self._known[run, _of_host(lane)][lane.category, lane.name_id]
 
-    def own_share(self, run: int, lane: Lane) -> float:
-        """Return the share of the window in which a lane works or waits itself, and does not only enclose others."""
-        start, end, _ = own_pieces(codes := self.of(run, lane), lane, ~self.are("around", codes))
-        return float((end - start).sum()) / lane.window_ns if lane.window_ns else 0.0
+    def own_shares(self, run: int, lane: Lane) -> tuple[float, float]:
+        """Return the share of the window in which a lane works or waits itself, and that in which it is busy.
+
+        In the first it does not only enclose others. A thread is busy where it works: where it is filled, not hollow.
+        """
+        start, end, kinds = own_pieces(codes := self.of(run, lane), lane, ~self.are("around", codes))
+        works = np.array([kind.share * (kind.layer < FILLED) for kind in self.table] or [0.0])[kinds]
+        shares = [float(ns.sum()) / max(lane.window_ns, 1) for ns in (end - start, works * (end - start))]
+        return shares[0], lane.share if lane.kind == "accelerator" else shares[1]
 
     def are(self, fact: str, codes: np.ndarray) -> np.ndarray:
         """Return of spans of such kinds whether a field or property of `Kind` holds, by its name: bool, shape (n,)."""
@@ -166,7 +173,7 @@ def _kind(category: int, state: states.State | None, host: bool, own: float) -> 
     if word == "wait":
         return Kind(category, IDLE, IDLE, 1.0, 0)
     filled = _WORDS.index(LEGEND[word]) if word in LEGEND else OPEN
-    if not host or word == "train":
+    if (not host and state is None) or word == "train":
         return Kind(category, filled, filled, 1.0, 0)
     # A node that works itself prepares; one that waits for other threads only encloses what they do.
     if own < _OWN or (word == "iterator" and (state is None or (state.waits == states.OTHER and state.share < _OWN))):
@@ -199,7 +206,7 @@ class Band:
     Attributes
     ----------
     lanes : list of int
-        The numbers of the lanes that are in the band.
+        The numbers of the lanes that are in the band, among the given ones.
     most : int
         The most threads that work or wait at once, and not less than the cores: the height of the band.
     cores : int
@@ -212,8 +219,8 @@ class Band:
         self._own: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
         self.lanes: list[int] = []
         open_: list[Intervals] = []
-        for k, lane in enumerate(timeline.lanes):
-            if lane not in lanes if lanes else lane.kind != "pipeline":
+        for k, lane in enumerate(lanes or timeline.lanes):
+            if not lanes and lane.kind != "pipeline":
                 continue
             own = own_pieces(codes := kinds.of(run, lane), lane, ~kinds.are("around", codes))
             if len(own[0]):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
@@ -36,19 +38,17 @@ def mode_of(timeline: Timeline, k: int, lane: Lane, own: float) -> str:
     """Return the first of `MODES` in which a lane has a row of its own; "" for none.
 
     `own` is the share of the window in which it does something itself, 0 to 1, and does not only enclose others.
+    A part of a device is always shown: there are few, and one that rests says where the others wait.
     Where train steps are the work of the accelerator, its gaps are the waits of the consumer: a lane of them would
-    repeat the gaps.
+    repeat the gaps. One of several accelerators that start their steps together repeats the steps.
     """
     if lane.kind == "wait" and not on_device(timeline):
         return ""
-    if k and own < LEAST:
+    if k and own < LEAST and lane.kind != "unit":  # where parts of a device take turns, the short ones matter, too
         return "all lanes"
+    if lane.kind == "stream" and np.array_equal(lane.start_ns, timeline.accelerator.start_ns):
+        return "lanes"
     return "band" if lane.kind in ("accelerator", "stream", "unit", "script") else "lanes"
-
-
-def band_height(most: int) -> int:
-    """Return the height of a band of so many threads."""
-    return min(max(_THREAD * most, _LOW), _HIGH)
 
 
 def rows_of(runs: list[dict[str, Any]], mode: str) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def rows_of(runs: list[dict[str, Any]], mode: str) -> dict[str, Any]:
         rows = [(k, lane["name"], lane["height"]) for k, lane in enumerate(run["lanes"]) if lane["mode"] in seen]
         if run["band"]:
             below = sum(run["lanes"][k]["kind"] == "accelerator" for k, *_ in rows)
-            rows.insert(below, (-1, BAND, band_height(run["band"]["most"])))
+            rows.insert(below, (-1, BAND, min(max(_THREAD * run["band"]["most"], _LOW), _HIGH)))
         for k, name, height in rows:
             items.append({"run": r, "lane": k, "name": name, "y": y, "h": height})
             y += height + _SPACE

@@ -10,25 +10,43 @@ import numpy as np
 
 from labkit.common.palette import LEGEND, THEMES, text_on, tint
 from labkit.common.table import Html, Table
-from labkit.timeline.causes import CAUSES
+from labkit.timeline.causes import CAUSES, per_gap
 from labkit.timeline.describe import longest_work
 from labkit.timeline.lanes import Lane
+from labkit.timeline.run import CYCLE_NS
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import duration
-from labkit.views.layout.band import IDLE, LAYERS, OPEN
+from labkit.views.layout.band import BLOCKED, IDLE, LAYERS, MOVES, OPEN, TAKEN
 
 #: Gaps in the table of a run.
 _ROWS = 200
 
 #: The words for a category: those of the legend, and two that have no fill.
-LABELS = {**LEGEND, "iterator": "tf.data node", "wait": "wait for a batch"}
+LABELS = {**LEGEND, "iterator": "node of the pipeline", "wait": "wait for a batch"}
+
+#: The words of a circuit for looks.
+_LOOKS = {
+    TAKEN: "consumer takes a value", MOVES: "a value moves", BLOCKED: "blocked: valid, not ready",
+    OPEN: "starved: not valid; or the consumer rests", IDLE: "consumer without a value",
+}  # fmt: skip
 
 
 def of_node(timelines: Iterable[Timeline]) -> str:
     """Return the words of a picture for what is open, but does no work of its own."""
     tf_data = all(timeline.run.loader is None for timeline in timelines)
     return f"{'a tf.data step is ' * tf_data}open, others work"
+
+
+def of_circuits(timelines: Iterable[Timeline]) -> bool:
+    """Return whether the timelines are those of circuits."""
+    return all(timeline.run.of_cycles for timeline in timelines)
+
+
+def units(timelines: Iterable[Timeline]) -> dict[str, Any]:
+    """Return what time and steps are counted in, and what is said of the lane on top without work."""
+    words = (CYCLE_NS, "value", _LOOKS[IDLE]) if of_circuits(timelines) else (0, "step", "accelerator idle")
+    return dict(zip(("cycle_ns", "counted", "idle"), words, strict=True))
 
 
 def categories() -> list[dict[str, str]]:
@@ -38,16 +56,16 @@ def categories() -> list[dict[str, str]]:
 
 def layers(timelines: Sequence[Timeline]) -> list[dict[str, str]]:
     """Return words and look of every layer, in the order of a legend; the line of the cores is the last one."""
-    own = {OPEN: of_node(timelines), IDLE: of_gap(timelines)}
+    idle = f"accelerator idle{': how long, for what' * have_causes(timelines)}"
+    own = _LOOKS if of_circuits(timelines) else {OPEN: of_node(timelines), IDLE: idle}
     cores = sorted({timeline.run.host.cpus or 0 for timeline in timelines} - {0})
-    words = "number of cores" + f": {' and '.join(map(str, cores))}" * bool(cores)
-    looks = [{"label": own.get(k, layer.label), "look": layer.look} for k, layer in enumerate(LAYERS)]
-    return [*looks, {"label": words, "look": "line"}]
-
-
-def of_gap(timelines: Iterable[Timeline]) -> str:
-    """Return the words of a picture for the idle times of the accelerator."""
-    return f"accelerator idle{': how long, for what' * have_causes(timelines)}"
+    line = "number of cores" + f": {' and '.join(map(str, cores))}" * bool(cores)
+    # For whom causes are not told, what waits is called by the work of its colour.
+    told = any(timeline.explain for timeline in timelines) or of_circuits(timelines)
+    quiet = {kind: f"{word.partition(':')[0]}: waits" for kind, word in LEGEND.items()}
+    words = [layer.label if told or layer.look != "hollow" else quiet.get(layer.color, "waits") for layer in LAYERS]
+    looks = [{"label": own.get(k, words[k]), "look": layer.look} for k, layer in enumerate(LAYERS)]
+    return [*looks, {"label": line, "look": "line"}]
 
 
 def have_causes(timelines: Iterable[Timeline]) -> bool:
@@ -55,12 +73,12 @@ def have_causes(timelines: Iterable[Timeline]) -> bool:
     return any((timeline.causes.kind != CAUSES.index("unknown")).any() for timeline in timelines)
 
 
-def hint(timelines: Iterable[Timeline], spans: bool) -> str:
+def hint(timelines: Sequence[Timeline], spans: bool) -> str:
     """Return what is said while nothing is selected."""
     if not spans:
         return "No spans: nothing was recorded in the window."
     what = "its cause" if have_causes(timelines) else "how long it is"
-    return f"Click a gap of the accelerator for {what}."
+    return f"Click a gap of the {timelines[0].accelerator.name.rpartition(' · ')[2]} for {what}."
 
 
 def colours(name: str) -> dict[str, Any]:
@@ -89,7 +107,8 @@ def alt(title: str, runs: list[dict[str, Any]]) -> str:
     for run in runs:
         label = f"{run['label']}: " if run["label"] else ""
         count = sum(lane["shown"] for lane in run["lanes"])
-        sentences.append(f"{label}{run['headline']}; {count} lanes over {duration(run['span_ns'])}; {run['figures']}.")
+        length = duration(run["span_ns"], run["unit"])
+        sentences.append(f"{label}{run['headline']}; {count} lanes over {length}; {run['figures']}.")
     return " ".join(sentences)
 
 
@@ -110,15 +129,16 @@ def tables(number: int, run: dict[str, Any], timeline: Timeline, texts: dict[int
         rows.append((Html(button), *times, texts[k]))
     longest = f"the {_ROWS} longest of " if len(gaps) > _ROWS else ""
     prefix, count = f"{run['label']}: " if run["label"] else "", f"{len(gaps):,} gap{'s' * (len(gaps) != 1)}"
-    above = f"{prefix}{longest}{count} of the accelerator"
+    above = f"{prefix}{longest}{count} of the {timeline.accelerator.name.rpartition(' · ')[2]}"
+    unit = "cycles" if timeline.run.of_cycles else "ms"
     both = (
         Table(("lane", "kind", "busy", "spans", "time by kind of work"), lanes, caption=f"{prefix}lanes", styled=False),
-        Table(("gap", "starts at, ms", "lasts, ms", "step", last), rows, caption=above, styled=False),
+        Table(("gap", f"starts at, {unit}", f"lasts, {unit}", "step", last), rows, caption=above, styled=False),
     )
     return "".join(table._repr_html_() for table in both)
 
 
 def parts(parts_ns: dict[str, int]) -> str:
-    """Return what a gap was made of, longest first: "prep 3.10 ms, fetch 1.20 ms"; "" for one part only."""
+    """Return what a gap was made of, longest first: "prepare 3.10 ms, fetch 1.20 ms"; "" for one part only."""
     longest = sorted(((ns, cause) for cause, ns in parts_ns.items() if ns), key=lambda part: -part[0])
-    return ", ".join(f"{cause} {duration(ns)}" for ns, cause in longest) if len(longest) > 1 else ""
+    return ", ".join(f"{per_gap.word(cause)} {duration(ns)}" for ns, cause in longest) if len(longest) > 1 else ""

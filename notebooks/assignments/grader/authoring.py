@@ -5,7 +5,7 @@ A source is ``notebooks/assignments/psN_verb_object.py`` in py:percent format. C
     # %% solution="1.1"            the student writes here; ### BEGIN SOLUTION / ### END SOLUTION mark what is taken out
     # %% tests="1.1" points=10     asserts; ### BEGIN HIDDEN TESTS / ### END HIDDEN TESTS mark what students do not get
     # %% given="spans"             code that students see and need not change
-    # %% bootstrap=true            imports; the line that brings labkit to Colab is put before them
+    # %% bootstrap=true            imports; what brings labkit to Colab is put before them
 
 Every other cell is prose. A test cell must import what it needs: cells before it may have been changed or deleted.
 """
@@ -17,7 +17,7 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-from badges import bootstrap, settings
+from badges import KIT
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -26,15 +26,13 @@ METADATA = {
 POINTS = 100
 
 
-def source_notebook(path: Path, root: Path) -> Any:
+def source_notebook(path: Path) -> Any:
     """Return the nbgrader source notebook of one problem set.
 
     Parameters
     ----------
     path : Path
         The py:percent file.
-    root : Path
-        The checkout, whose ``pyproject.toml`` says where Colab finds labkit.
 
     Raises
     ------
@@ -62,8 +60,7 @@ def source_notebook(path: Path, root: Path) -> Any:
         elif "given" in meta or "bootstrap" in meta:
             made.metadata["nbgrader"] = _nbgrader(f"given_{meta.get('given', 'start')}")
             if "bootstrap" in meta:
-                brought = bootstrap(*settings(root)).split("\n\n")[0]
-                made.source = f"{brought}\n\n{made.source}".rstrip()
+                made.source = f"{KIT}\n\n{made.source}".rstrip()
         cells.append(made)
     _check(path, cells, points)
     for number, cell in enumerate(cells):

@@ -50,13 +50,13 @@ class Course:
         self.files = {path.stem: path for path in sorted(_SETS.glob("ps*.py"))}
         for name in ("jupytext", "nbgrader"):
             if find_spec(name) is None:
-                raise ImportError(f"{name} is not installed: pip install 'labkit[grade]'")
+                raise ImportError(f"{name} is not installed: in the checkout, call pip install '.[grade]'")
         self._notebooks: dict[str, Any] = {}
 
     def notebook(self, name: str) -> Any:
         """Return the source notebook of a set."""
         if name not in self._notebooks:
-            self._notebooks[name] = source_notebook(self.files[name], CHECKOUT)
+            self._notebooks[name] = source_notebook(self.files[name])
         return self._notebooks[name]
 
     def notebooks(self) -> dict[str, Any]:

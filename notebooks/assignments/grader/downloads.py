@@ -26,6 +26,8 @@ from labkit.common.files import write_aside
 
 #: Of a download: files, and bytes of all of them when they are unpacked.
 MOST_FILES, MOST_UNPACKED = 20_000, 8 << 30
+#: What a student or a file is called whose name has no plain letter.
+_NAMELESS = "unnamed"
 #: Files of one student in a download that have the same name.
 _MOST_ALIKE = 20
 #: What systems and editors put beside a file.
@@ -273,6 +275,8 @@ def _own(author: Student, known: dict[str, Student], sets: Iterable[str], set_na
         return mine[0]
     taken = {name.casefold() for name in (*known, *sets, NAMES)}
     name, number = _plain(author.name), 2
+    if name == _NAMELESS and author.id:  # no letter of it is plain: the platform's number tells students apart
+        name = f"student-{_plain(author.id)}"
     short = name[:50]
     while name.casefold() in taken:
         name, number = f"{short}-{number}", number + 1
@@ -283,13 +287,13 @@ def _plain(text: str) -> str:
     """Return a text in the letters that the name of a student or a file may have."""
     bare = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
     stem, dot, ending = re.sub(r"[^A-Za-z0-9._@-]+", "-", bare).strip("-.@").rpartition(".")
-    return f"{stem[:56] or 'unnamed'}{dot}{ending}"[:64] if dot else (ending[:60] or "unnamed")
+    return f"{stem[:56] or _NAMELESS}{dot}{ending}"[:64] if dot else (ending[:60] or _NAMELESS)
 
 
 def _file_name(text: str) -> str:
     """Return the name of a file in plain letters; it keeps its ending where it has no other."""
     stem, dot, ending = text.rpartition(".")
-    return f"unnamed.{_plain(ending)}" if dot and _plain(stem) == "unnamed" else _plain(text)
+    return f"{_NAMELESS}.{_plain(ending)}" if dot and _plain(stem) == _NAMELESS else _plain(text)
 
 
 def _free(path: Path) -> Path | None:

@@ -1,85 +1,121 @@
 """Right shape, wrong idea: what students hand in for notebook 02, and a word of the hint that must come back."""
 
-import math
-from fractions import Fraction
-
-import numpy as np
-
-
-def _known_length(dataset):
-    import tensorflow as tf
-
-    return dataset.prefetch(2).apply(tf.data.experimental.assert_cardinality(len(dataset)))
+import collections
+import itertools
+import queue
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 
-def _as_floats(dataset):
-    import tensorflow as tf
+def _buffered(end=None, room=None, errors=True):
+    """Return an answer whose thread never hears that the consumer stopped, and which may miss more than that."""
 
-    return dataset.map(lambda x: tf.cast(x, tf.float32)).prefetch(2)
+    def prefetched(iterable, depth):
+        ready, mark = queue.Queue(depth if room is None else room(depth)), end or object()
 
+        def load():
+            try:
+                for element in iterable:
+                    ready.put(element)
+            except Exception as error:
+                if errors:
+                    ready.put((mark, error))
+            ready.put(mark if end is None else end[0])
 
-def _in_a_function(dataset):
-    import tensorflow as tf
+        threading.Thread(target=load, daemon=True).start()
+        while (element := ready.get()) is not (mark if end is None else end[0]):
+            if isinstance(element, tuple) and element[0] is mark:
+                raise element[1]
+            yield element
 
-    return tf.function(lambda d: d.prefetch(2))(dataset)
-
-
-def _as_texts(dataset):
-    import tensorflow as tf
-
-    return dataset.unbatch().map(tf.strings.as_string).prefetch(2)
-
-
-def _in_any_order(dataset):
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.deterministic = False
-    return dataset.with_options(options).prefetch(2)
+    return prefetched
 
 
-def _by_tensor(load, train):
-    import tensorflow as tf
+def _endless(iterable, depth):
+    ready = queue.Queue(depth)
 
-    return tf.reduce_sum([float(load), train]) / tf.reduce_max([float(load), train])
+    def load():
+        for element in iterable:
+            ready.put(element)
+
+    threading.Thread(target=load, daemon=True).start()
+    while True:
+        yield ready.get()
 
 
-def _counted_bytes(depth, batch, height, width):
-    return depth * np.broadcast_to(np.float32(0), (batch, height, width, 3)).size * np.dtype("f4").itemsize * 1e-6
+def _without_a_thread(iterable, depth):
+    ahead = collections.deque()
+    source = iter(iterable)
+    while ahead.extend(itertools.islice(source, depth)) or ahead:
+        while ahead:
+            yield ahead.popleft()
+
+
+def _by_semaphore(iterable, depth):
+    room, ready, stopped = threading.Semaphore(depth), queue.SimpleQueue(), threading.Event()
+
+    def load():
+        try:
+            for element in iterable:
+                while not room.acquire(timeout=0.05):
+                    if stopped.is_set():
+                        return
+                if stopped.is_set():
+                    return
+                ready.put(("element", element))
+            ready.put(("end", None))
+        except BaseException as error:
+            ready.put(("error", error))
+
+    threading.Thread(target=load).start()
+    try:
+        while (kind := ready.get())[0] != "end":
+            if kind[0] == "error":
+                raise kind[1]
+            room.release()
+            yield kind[1]
+    finally:
+        stopped.set()
+
+
+def _by_futures(iterable, depth):
+    source, end = iter(iterable), object()
+    with ThreadPoolExecutor(1) as pool:
+        ahead = collections.deque(pool.submit(next, source, end) for _ in range(1 + depth))
+        while (element := ahead.popleft().result()) is not end:
+            ahead.append(pool.submit(next, source, end))
+            yield element
+
+
+def _called_in_turn(iterable, depth):
+    with ThreadPoolExecutor(1) as pool:
+        ahead = collections.deque()
+        for element in iterable:
+            ahead.append(pool.submit(lambda element=element: element))
+            if len(ahead) > depth:
+                yield ahead.popleft().result()
+        while ahead:
+            yield ahead.popleft().result()
 
 
 WRONG = {
-    "02.1": [
-        (lambda dataset: dataset, "last step"),
-        (lambda dataset: dataset.prefetch(-1), "the task says two batches"),
-        (lambda dataset: dataset.unbatch().prefetch(2), "batch the elements"),
-        (lambda dataset: dataset.skip(1).prefetch(2), "drop_remainder, take,"),
-        (lambda dataset: dataset.repeat().prefetch(2), "look for a repeat or an"),
-        (lambda dataset: dataset.prefetch(2).prefetch(2), "one buffer of two at the"),
-        (lambda dataset: dataset.map(lambda x: x, num_parallel_calls=8).prefetch(2), "ParallelMap keeps finished"),
-        (lambda dataset: dataset.map(lambda x: (x, x)).prefetch(2), "expected single tensors"),
-        (lambda dataset: dataset.map(lambda x: np.asarray(x)).prefetch(2), "not of NumPy"),
-        (_as_floats, "the dtype is float"),
-        (_in_a_function, "without tf.function"),
-        (_as_texts, "the dtype is string,"),
-        (lambda dataset: dataset.window(2).prefetch(2), "take away window()"),
-        (lambda dataset: dataset.cache().prefetch(2), "cache() is left in your"),
-        (lambda dataset: dataset.take(100).prefetch(2), "take(100) is left in your answer"),
-        (_in_any_order, "options.deterministic is"),
+    "02.2": [
+        (_called_in_turn, "consumer's own thread takes the elements"),
+        (lambda iterable, depth: list(iterable), "return a generator, which"),
+        (_endless, "hand over a mark of the end"),
+        (_buffered(end=(None,)), "None is an element like any"),
+        (_without_a_thread, "start a thread that loads"),
+        (_buffered(room=lambda depth: 0), "has no room for them"),
+        (_buffered(room=lambda depth: depth + 1), "has no room for them"),
+        (_buffered(room=lambda depth: 1), "2 of 3 elements are"),
+        (_buffered(errors=False), "saw a normal end"),
+        (_buffered(), "in a finally, tell it"),
     ],
 }
 
 RIGHT = {
-    "02.1": [
-        _known_length,
-        lambda dataset: dataset.take(-1).skip(0).prefetch(buffer_size=1 + 1, name="two"),
-    ],
     "02.2": [
-        lambda load, train: Fraction(load + train, max(load, train)),
-        _by_tensor,
-    ],
-    "02.3": [
-        lambda *sizes: math.prod(sizes) * 3 * 4 / 1e6,
-        _counted_bytes,
+        _by_semaphore,
+        _by_futures,
     ],
 }

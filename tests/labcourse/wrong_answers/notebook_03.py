@@ -1,7 +1,5 @@
 """Right shape, wrong idea: what students hand in for notebook 03, and a word of the hint that must come back."""
 
-import math
-
 
 def _interleaved(**settings):
     def mixed(paths, open_shard):
@@ -21,22 +19,6 @@ def _flat(paths, open_shard):
     return tf.data.Dataset.from_tensor_slices(paths).flat_map(open_shard)
 
 
-def _pool(dataset, threads, deterministic=None, autotune=None):
-    import tensorflow as tf
-
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = threads
-    if deterministic is not None:
-        options.deterministic = deterministic
-    if autotune is not None:
-        options.autotune.enabled = autotune
-    return dataset.with_options(options)
-
-
-def _pool_given_away(dataset, threads):
-    _pool(dataset, threads)
-
-
 def _numbered(paths, open_shard):
     import tensorflow as tf
 
@@ -51,23 +33,55 @@ def _opened_in_a_function(paths, open_shard):
     return _RIGHT(paths, tf.function(open_shard))
 
 
-def _by_divmod(shards, at_once, open_ms, stream_ms):
-    full, rest = divmod(shards, at_once)
-    return (full + (rest > 0)) * (open_ms + stream_ms)
+def _fed(calls=40, threads=40, ahead=2, **how):
+    def fed(scans, fetch, prepare):
+        import tensorflow as tf
+
+        options = tf.data.Options()
+        if threads is not None:
+            options.threading.private_threadpool_size = threads
+        scans = scans.map(lambda scan: prepare(fetch(scan)), num_parallel_calls=calls, **how).batch(8)
+        return scans.prefetch(ahead).with_options(options)
+
+    return fed
 
 
-def _threading(dataset, threads):
+def _in_two_maps(scans, fetch, prepare):
     import tensorflow as tf
 
-    group = tf.data.ThreadingOptions()
-    group.private_threadpool_size = int(threads)
     options = tf.data.Options()
-    options.threading = group
-    return dataset.with_options(options=options)
+    options.threading.private_threadpool_size = 64
+    scans = scans.map(fetch, num_parallel_calls=64).map(prepare, num_parallel_calls=2)
+    return scans.prefetch(16).batch(8).prefetch(tf.data.AUTOTUNE).with_options(options)
+
+
+def _without_prefetch(scans, fetch, prepare):
+    import tensorflow as tf
+
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 40
+    return scans.map(fetch, num_parallel_calls=40).map(prepare).batch(8).with_options(options)
+
+
+def _one_at_a_time(scans, fetch, prepare):
+    return scans.map(fetch).map(prepare).batch(8).prefetch(2)
+
+
+def _batched_first(scans, fetch, prepare):
+    return scans.batch(8).map(fetch, num_parallel_calls=40).map(prepare).prefetch(2)
+
+
+def _in_an_interleave(scans, fetch, prepare):
+    import tensorflow as tf
+
+    def one(scan):
+        return tf.data.Dataset.from_tensors(scan).map(fetch)
+
+    return scans.interleave(one, cycle_length=64, num_parallel_calls=64).map(prepare).batch(8).prefetch(2)
 
 
 WRONG = {
-    "03.1": [
+    "03.2": [
         (_interleaved(cycle_length=5, block_length=2, num_parallel_calls=5), "cycle_length"),
         (_flat, "cycle_length is how many"),
         (_interleaved(cycle_length=3, block_length=2), "one thread"),
@@ -80,31 +94,28 @@ WRONG = {
         (_interleaved(cycle_length=3, block_length=2, num_parallel_calls=1, deterministic=True), "at the same time"),
         (lambda paths, open_shard: _RIGHT(paths, open_shard).cache(), "cache() is left in your"),
     ],
-    "03.2": [
-        (
-            lambda files, at_once, opening, stream: -(-files // min(at_once, 16)) * (opening + stream),
-            "for (70, 32, 2, 6.5)",
-        ),
-    ],
     "03.3": [
-        (lambda dataset, threads: _pool(dataset, 2), "asked for"),
-        (lambda dataset, threads: dataset, "as small as before"),
-        (_pool_given_away, "a return is missing"),
-        (lambda dataset, threads: _pool(dataset, threads, deterministic=False), "options.deterministic is"),
+        (_one_at_a_time, "one scan is fetched after the"),
+        (_fed(threads=None), "2 threads make them: widen"),
+        (_fed(calls=-1, threads=None), "tf.data knows the cores"),
+        (_fed(calls=16), "more fetches have to be"),
+        (_without_prefetch, "what stands behind the batch"),
+        (_fed(ahead=50), "8.8 GB of scans are held"),
+        (_fed(deterministic=False), "keep it"),
+        (_batched_first, "num_parallel_calls=40: there are 4 GB"),
+        (_in_an_interleave, "a map fetches it"),
+        (lambda scans, fetch, prepare: scans.map(fetch).batch(8), "prepare is never called"),
+        (lambda scans, fetch, prepare: _fed()(scans, fetch, prepare).take(60), "take(60) is left in"),
     ],
 }
 
 RIGHT = {
-    "03.1": [
+    "03.2": [
         _numbered,
         _opened_in_a_function,
     ],
-    "03.2": [
-        _by_divmod,
-        lambda shards, at_once, *times: math.ceil(shards / at_once) * math.fsum(times),
-    ],
     "03.3": [
-        _threading,
-        lambda dataset, threads: dataset.apply(lambda given: _pool(given, threads)),
+        _fed(calls=-1),
+        _in_two_maps,
     ],
 }

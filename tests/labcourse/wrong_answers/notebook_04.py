@@ -1,13 +1,10 @@
 """Right shape, wrong idea: what students hand in for notebook 04, and a word of the hint that must come back."""
 
 import functools
-from fractions import Fraction
-
-import numpy as np
 
 
 def _counted_behind_a_lock(dataset, function):
-    """Map in parallel, and let each call wait for a lock that no graph shows: only a clock on the wall sees it."""
+    """Map in parallel, and let each call wait for a lock that neither the graph nor the clock shows."""
     import threading
     import time
 
@@ -51,14 +48,76 @@ def _untuned(dataset, function):
     return _right(dataset, function).with_options(options)
 
 
-def _through_tensors(free, gil, cores):
-    import tensorflow as tf
+def _pooled(function, items, calls, ahead=0, threads=0, tail=True):
+    from collections import deque
+    from concurrent.futures import ThreadPoolExecutor
 
-    return tf.minimum(float(cores), (free + gil) / tf.constant(gil, tf.float32))
+    waiting = deque()
+    with ThreadPoolExecutor(threads or calls) as pool:
+        for item in items:
+            waiting.append(pool.submit(function, item))
+            if len(waiting) == calls + ahead:
+                yield waiting.popleft().result()
+        while tail and waiting:
+            yield waiting.popleft().result()
+
+
+def _pool_map(function, items, calls):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(calls) as pool:
+        return pool.map(function, items)
+
+
+def _completed(function, items, calls):
+    from concurrent.futures import ThreadPoolExecutor, as_completed
+
+    with ThreadPoolExecutor(calls) as pool:
+        for one in as_completed([pool.submit(function, item) for item in items]):
+            yield one.result()
+
+
+def _one_by_one(function, items, calls):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(calls) as pool:
+        for item in items:
+            yield pool.submit(function, item).result()
+
+
+def _futures(function, items, calls):
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(calls) as pool:
+        yield from [pool.submit(function, item) for item in items]
+
+
+def _in_chunks(function, items, calls):
+    """Wait for all of a chunk: never more in flight, and the order kept, though slower."""
+    from concurrent.futures import ThreadPoolExecutor
+    from itertools import islice
+
+    items = iter(items)
+    with ThreadPoolExecutor(calls) as pool:
+        while chunk := list(islice(items, calls)):
+            yield from pool.map(function, chunk)
+
+
+def _room_first(function, items, calls):
+    """Make room before the next item is submitted, not after it."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    waiting = []
+    with ThreadPoolExecutor(calls) as pool:
+        for item in items:
+            if len(waiting) == calls:
+                yield waiting.pop(0).result()
+            waiting.append(pool.submit(function, item))
+        yield from (one.result() for one in waiting)
 
 
 WRONG = {
-    "04.1": [
+    "04.3": [
         (lambda dataset, function: dataset.batch(2).unbatch().shuffle(1), "not applied"),
         (lambda dataset, function: dataset.map(function), "num_parallel_calls"),
         (lambda dataset, function: dataset.map(function, num_parallel_calls=4, deterministic=True), "one machine"),
@@ -69,24 +128,25 @@ WRONG = {
         ),
         (_in_python, "without tf.py_function"),
         (_untuned, "options.autotune.enabled"),
-        (_counted_behind_a_lock, "to each element, one"),
+        (_counted_behind_a_lock, "leaves the graph for Python"),
     ],
-    "04.3": [
-        (lambda free, gil, cores: min(cores, round((free + gil) / gil)), "do not round"),
+    "04.4": [
+        (lambda function, items, calls: map(function, items), "one call waits for the end"),
+        (_one_by_one, "one call waits for the end"),
+        (_pool_map, "14 items were taken and not delivered yet"),
+        (lambda function, items, calls: _pooled(function, items, calls, ahead=3), "6 items were taken"),
+        (_completed, "in another order"),
+        (_futures, "14 futures came, not results"),
+        (lambda function, items, calls: _pooled(function, items, calls, threads=9, ahead=9), "calls ran at the same"),
+        (lambda function, items, calls: _pooled(function, items, calls, tail=False), "the last 2 results are missing"),
+        (lambda function, items, calls: list(items), "expected function(item)"),
     ],
 }
 
 RIGHT = {
-    "04.1": [
+    "04.3": [
         _known_length,
         lambda dataset, function: functools.partial(dataset.map, num_parallel_calls=-1, deterministic=True)(function),
     ],
-    "04.2": [
-        lambda rate, cpu_ms: np.multiply(rate, cpu_ms) * 1e-3,
-        lambda rate, cpu_ms: Fraction(rate) * Fraction(cpu_ms) / 1000,
-    ],
-    "04.3": [
-        lambda free, gil, cores: (free + gil) / max(gil, (free + gil) / cores),
-        _through_tensors,
-    ],
+    "04.4": [_in_chunks, _room_first],
 }

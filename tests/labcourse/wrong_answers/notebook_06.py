@@ -1,7 +1,5 @@
 """Right shape, wrong idea: what students hand in for notebook 06, and a word of the hint that must come back."""
 
-from fractions import Fraction
-
 import numpy as np
 
 
@@ -47,10 +45,16 @@ def _one_after_the_other(images, deltas):
         yield _bright(image, delta)
 
 
-def _mean(dataset, scale, batch):
+def _compiled(change, jit_compile=True):
     import tensorflow as tf
 
-    return dataset.batch(batch, drop_remainder=True).map(lambda images: tf.reduce_mean(scale(images)))
+    return tf.function(change, jit_compile=jit_compile)
+
+
+def _mean(dataset, change, size):
+    import tensorflow as tf
+
+    return dataset.batch(size, drop_remainder=True).map(_compiled(lambda images: tf.reduce_mean(change(images))))
 
 
 def _in_a_loop(images, deltas):
@@ -69,10 +73,15 @@ def _for_squares(images, deltas):
     return _bright(images, tf.reshape(deltas, [-1, 1, 1, 1])) if square else _bright(images, deltas[0])
 
 
-def _as_a_function(dataset, scale, batch):
+def _as_a_function(dataset, change, size):
+    """Compile a function around it, in which TensorFlow finds a call of its own."""
     import tensorflow as tf
 
-    return dataset.batch(tf.constant(batch, tf.int64), drop_remainder=True).map(tf.function(scale))
+    @tf.function(jit_compile=True)
+    def whole(images):
+        return tf.function(change)(images)
+
+    return dataset.batch(tf.constant(size, tf.int64), drop_remainder=True).map(whole)
 
 
 def _cast(made, kind="float64"):
@@ -82,22 +91,27 @@ def _cast(made, kind="float64"):
 
 
 WRONG = {
-    "06.1": [
-        (lambda dataset, scale, batch: dataset.map(scale).batch(batch, drop_remainder=True), "in front"),
-        (lambda dataset, scale, batch: dataset.batch(batch).map(scale), "drop_remainder"),
-        (lambda dataset, scale, batch: dataset.batch(batch, drop_remainder=True), "never called"),
+    "06.2": [
+        (lambda dataset, change, size: dataset.map(_compiled(change)).batch(size, drop_remainder=True), "in front"),
+        (lambda dataset, change, size: dataset.batch(size).map(_compiled(change)), "drop_remainder"),
+        (lambda dataset, change, size: dataset.batch(size, drop_remainder=True), "never called"),
+        (lambda dataset, change, size: dataset.batch(size, True).map(change), "jit_compile=True"),
+        (lambda dataset, change, size: dataset.batch(size, True).map(_compiled(change, False)), "jit_compile=True"),
         (
-            lambda dataset, scale, batch: dataset.batch(batch, drop_remainder=True).map(scale).map(scale),
+            lambda dataset, change, size: dataset.batch(size, True).map(_compiled(change)).map(_compiled(change)),
             "apply every stage once,",
         ),
-        (lambda dataset, scale, batch: dataset.batch(batch, True).map(scale).take(3), "take(3) is left in"),
+        (
+            lambda dataset, change, size: dataset.batch(size, True).map(_compiled(change)).take(3),
+            "take(3) is left in",
+        ),
         (_mean, "tuple index out of range"),
         (
-            lambda dataset, scale, batch: dataset.batch(batch, True).map(lambda x: _cast(scale(x))),
+            lambda dataset, change, size: dataset.batch(size, True).map(lambda x: _cast(_compiled(change)(x))),
             "float64, expected float32",
         ),
     ],
-    "06.2": [
+    "06.3": [
         (_in_a_loop, "loop"),
         (_with_numpy, "not of NumPy"),
         (lambda images, deltas: images + deltas[0] if deltas[0] > 0 else images, "no Python if on tensors"),
@@ -105,23 +119,19 @@ WRONG = {
         (_by_len, "no len()"),
         (_for_three, "one number of images only"),
         (_one_after_the_other, "not a generator"),
-        (lambda images, deltas: (images, deltas), "the images alone"),
+        (lambda images, deltas: (images, deltas), "the array alone"),
         (_for_squares, "the pixels are not image"),
         (lambda images, deltas: _cast(_bright(images, deltas[:, None, None, None])), "became float64"),
     ],
 }
 
 RIGHT = {
-    "06.1": [
-        _as_a_function,
-        lambda dataset, scale, batch: dataset.padded_batch(batch, drop_remainder=True).map(scale),
-    ],
     "06.2": [
-        _by_shape,
-        lambda images, deltas: _bright(images, deltas[:, None, None, None]),
+        _as_a_function,
+        lambda dataset, change, size: dataset.padded_batch(size, drop_remainder=True).map(_compiled(change)),
     ],
     "06.3": [
-        lambda overhead, work, batch: Fraction(overhead + work) / (Fraction(overhead, batch) + work),
-        lambda overhead, work, batch: np.divide(overhead + work, np.add(overhead / batch, work)),
+        _by_shape,
+        lambda images, deltas: _bright(images, deltas[:, None, None, None]),
     ],
 }

@@ -1,20 +1,74 @@
 """Right shape, wrong idea: what students hand in for notebook 07, and a word of the hint that must come back."""
 
-import math
-
 import numpy as np
 
 
-def parsed(serialized, image="photo", label="class", shape=()):
+def reader(path, photo="photo", label="class", change=None, first=0, name=True, **options):
+    """Read a shard in the graph, and say which record lacks which field."""
     import tensorflow as tf
 
-    spec = {image: tf.io.FixedLenFeature(shape, tf.string), label: tf.io.FixedLenFeature(shape, tf.int64)}
-    return tf.io.parse_single_example(serialized, spec)
+    fields = {photo: tf.io.VarLenFeature(tf.string), label: tf.io.VarLenFeature(tf.int64)}
+
+    def parse(number, record):
+        found = tf.io.parse_single_example(record, fields)
+        checks = [
+            tf.debugging.Assert(
+                tf.size(found[field].values) > 0, ["record", number + first, "lacks", field if name else "a field"]
+            )
+            for field in fields
+        ]
+        with tf.control_dependencies(checks):  # else the value may be taken, and fail, before it is looked for
+            pair = found[photo].values[0], found[label].values[0]
+        return change(*pair) if change else pair
+
+    return tf.data.TFRecordDataset(path).enumerate().map(parse, **options)
 
 
-def pair(serialized, **options):
-    found = parsed(serialized, **options)
-    return found["photo"], found["class"]
+def plainly(path, **options):
+    """Read a shard as the notebook does: the error names no record."""
+    import tensorflow as tf
+
+    spec = {"photo": tf.io.FixedLenFeature([], tf.string, **{k: b"" for k in options})}
+    spec["class"] = tf.io.FixedLenFeature([], tf.int64, **{k: 0 for k in options})
+
+    def parse(record):
+        found = tf.io.parse_single_example(record, spec)
+        return found["photo"], found["class"]
+
+    return tf.data.TFRecordDataset(path).map(parse)
+
+
+def in_python(path):
+    """Read a shard record by record in Python, and let the error of TensorFlow say which field it is."""
+    import tensorflow as tf
+
+    spec = {"photo": tf.io.FixedLenFeature([], tf.string), "class": tf.io.FixedLenFeature([], tf.int64)}
+    for number, record in enumerate(tf.data.TFRecordDataset(path)):
+        try:
+            found = tf.io.parse_single_example(record, spec)
+        except tf.errors.InvalidArgumentError as error:
+            raise ValueError(f"record {number} of {path}: {error}") from None
+        yield found["photo"], found["class"]
+
+
+def by_name(path):
+    import tensorflow as tf
+
+    for number, record in enumerate(tf.data.TFRecordDataset(path)):
+        found = tf.train.Example.FromString(record.numpy()).features.feature
+        for name in ("photo", "class"):
+            if name not in found:
+                raise KeyError(f"{name} is missing in record {number}")
+        yield found["photo"].bytes_list.value[0], found["class"].int64_list.value[0]
+
+
+def with_tf(change):
+    def changed(image, label):
+        import tensorflow as tf
+
+        return change(tf, image, label)
+
+    return changed
 
 
 def blackened(image, rows, columns):
@@ -23,28 +77,6 @@ def blackened(image, rows, columns):
     image = np.array(image)
     image[rows, columns] = 0
     return image
-
-
-def sparse(serialized):
-    import tensorflow as tf
-
-    spec = {"photo": tf.io.VarLenFeature(tf.string), "class": tf.io.VarLenFeature(tf.int64)}
-    found = tf.io.parse_single_example(serialized, spec)
-    return found["photo"], found["class"]
-
-
-def with_label(record, change):
-    import tensorflow as tf
-
-    image, label = pair(record)
-    return image, change(tf, label)
-
-
-def decoded(record):
-    import tensorflow as tf
-
-    image, label = pair(record)
-    return tf.io.decode_raw(image, tf.uint8), label
 
 
 def square(image, top, left, size):
@@ -57,28 +89,6 @@ def red_only(image, top, left, size):
     image = np.array(image)
     image[top : top + size, left : left + size, 0] = 0
     return image
-
-
-def in_python(record):
-    import tensorflow as tf
-
-    found = tf.train.Example.FromString(record.numpy()).features.feature
-    return found["photo"].bytes_list.value[0], found["class"].int64_list.value[0]
-
-
-def stripped(record):
-    import tensorflow as tf
-
-    image, label = pair(record)
-    return tf.strings.strip(image), label
-
-
-def made_up(record):
-    import tensorflow as tf
-
-    spec = {"photo": tf.io.FixedLenFeature([], tf.string, b""), "class": tf.io.FixedLenFeature([], tf.int64, 0)}
-    found = tf.io.parse_single_example(record, spec)
-    return found["photo"], found["class"]
 
 
 def mask(height, width, top, left, size):
@@ -96,58 +106,114 @@ def turned(image, top, left, size):
     return tf.where(inside, 0.0, image)
 
 
-def batchwise(record):
+def counted(dataset, expected, late=1):
     import tensorflow as tf
 
-    spec = {"photo": tf.io.FixedLenFeature([], tf.string), "class": tf.io.FixedLenFeature([], tf.int64)}
-    found = tf.io.parse_example(record[None], spec)
-    return [found["photo"][0], found["class"][0]]
+    return dataset.apply(tf.data.experimental.assert_cardinality(expected)) if late else dataset
 
 
-def in_sequence(record):
-    import tensorflow as tf
+def by_hand(dataset, expected, wrong=lambda seen, expected: seen != expected, words="{seen} of {expected} came"):
+    seen = 0
+    for element in dataset:
+        seen += 1
+        yield element
+    if wrong(seen, expected):
+        raise ValueError(words.format(seen=seen, expected=expected))
 
-    spec = {"photo": tf.io.FixedLenFeature([], tf.string), "class": tf.io.FixedLenFeature([], tf.int64)}
-    found, _ = tf.io.parse_single_sequence_example(record, context_features=spec)
-    return found["photo"], found["class"]
+
+def printed(dataset, expected):
+    seen = 0
+    for element in dataset:
+        seen += 1
+        yield element
+    print(seen, "of", expected)
+
+
+def listed(dataset, expected):
+    elements = list(dataset)
+    yield from elements
+    assert len(elements) == expected, f"{len(elements)} of {expected}"
+
+
+def before(dataset, expected):
+    seen = sum(1 for _ in dataset)
+    if seen != expected:
+        raise ValueError(f"{seen} of {expected} records")
+    return dataset
+
+
+def too_early(dataset, expected):
+    elements = list(dataset)
+    if len(elements) != expected:
+        raise ValueError(f"{len(elements)} of {expected} records")
+    yield from elements
+
+
+def as_numbers(dataset, expected):
+    seen = 0
+    for element in dataset.as_numpy_iterator():
+        seen += 1
+        yield element
+    if seen != expected:
+        raise RuntimeError(f"expected {expected}, got {seen}")
 
 
 WRONG = {
     "07.2": [
-        (lambda record: parsed(record), "not dict"),
-        (lambda record: parsed(record, image="image", label="label"), "image"),
-        (lambda record: pair(record)[::-1], "yours: int64"),
-        (lambda record: pair(record, shape=(1,)), "yours: object of the shape (1,)"),
-        (decoded, "not decoded"),
-        (sparse, "not a SparseTensor:"),
-        (in_python, "but not in a map"),
-        (lambda record: with_label(record, lambda tf, label: tf.cast(label, tf.uint8)), "of class 1000 you return"),
-        (stripped, "do not strip them"),
-        (made_up, "a record without class is"),
+        (lambda path: [1, 2], "return a pair (image, label), not int"),
+        (plainly, "record 17 has no class, and the error does not say which record"),
+        (lambda path: plainly(path, default_value=0), "record 17 has no class, and your reader makes a value up"),
+        (lambda path: plainly(path).ignore_errors(), "1 of 131 records left out without a word"),
+        (lambda path: reader(path).ignore_errors(), "1 of 131 records left out without a word"),
+        (lambda path: reader(path, first=1), "the error says 18: count the records from 0"),
+        (lambda path: reader(path, name=False), "the error does not name the field"),
+        (lambda path: reader(path, photo="image"), "the first shard is whole, and your answer raised"),
+        (lambda path: reader(path).skip(91), "you return b'photo 91'"),
+        (lambda path: reader(path).cache(), "cache() is left in your answer"),
+        (lambda path: reader(path, change=lambda image, label: (label, image)), "yours: int64"),
+        (lambda path: reader(path, change=lambda image, label: (image[None], label)), "of the shape (1,)"),
+        (lambda path: reader(path, change=lambda image, label: {"photo": image}), "not dict"),
+        (lambda path: reader(path, change=with_tf(lambda tf, a, b: (tf.io.decode_raw(a, tf.uint8), b))), "not decoded"),
+        (
+            lambda path: reader(path, change=with_tf(lambda tf, a, b: (a, tf.cast(b, tf.uint8)))),
+            "of class 1000 you",
+        ),
+        (lambda path: reader(path, change=with_tf(lambda tf, a, b: (tf.strings.strip(a), b))), "do not strip them"),
+        (lambda path: reader(path).repeat(), "the reader never ends"),
     ],
     "07.3": [
         (lambda im, top, left, size: im[top : top + size, left : left + size], "shape"),
-        (lambda im, top, left, size: (square(im, top, left, size), 3), "the image alone, not a"),
-        (lambda im, top, left, size: blackened(im, slice(top, top + size), slice(None)), "start and an end"),
+        (lambda im, top, left, size: (square(im, top, left, size), 3), "the array alone, not a"),
         (
             lambda im, top, left, size: blackened(im, slice(left, left + size), slice(top, top + size)),
-            "from [11, 20] to",
+            "height and width are exchanged",
         ),
         (lambda im, top, left, size: square(im, top, left, size) * 0.5, "other pixels changed"),
         (red_only, "all three colours"),
-        (turned, "for (13, 12, 12) of 45 x 30 pixels"),
+        (turned, "height and width"),
+    ],
+    "07.4": [
+        (printed, "of 53 records, where 64 are expected, nothing is raised: the job goes on"),
+        (lambda dataset, expected: dataset.take(expected), "nothing is raised: the job goes on"),
+        (lambda dataset, expected: by_hand(dataset, expected, lambda a, b: a < b), "more records than expected"),
+        (lambda dataset, expected: by_hand(dataset, expected, words="wrong"), "the error does not say both numbers"),
+        (listed, "all are read before the first one is delivered"),
+        (before, "10 are read: count while they pass"),
+        (too_early, "only 0 are delivered before the error"),
+        (lambda dataset, expected: by_hand(dataset.skip(1), expected), "not those of the dataset"),
+        (lambda dataset, expected: by_hand(dataset, expected - 1), "nothing is wrong"),
+        (lambda dataset, expected: 3, "not int"),
     ],
 }
 
 RIGHT = {
-    "07.1": [
-        lambda total, servers: np.clip(total // 10, servers, 10 * servers),
-        lambda total, servers: math.floor(max(servers, min(10.0 * servers, total / 10))),
-    ],
     "07.2": [
-        batchwise,
-        in_sequence,
+        reader,
+        in_python,
+        by_name,
+        lambda path: reader(path, num_parallel_calls=4, deterministic=True).prefetch(2),
     ],
+    "07.4": [counted, by_hand, as_numbers],
     "07.3": [
         square,
         lambda im, *place: im * (1 - np.float32(mask(*im.shape[:2], *place))),

@@ -1,80 +1,95 @@
 """Right shape, wrong idea: what students hand in for notebook 08, and a word of the hint that must come back."""
 
-import math
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+from clip_circuit import Clip
 
-import numpy as np
-
-
-def clip(body):
-    arguments = "__global const float *in, __global float *out, const float low, const float high"
-    return f"__kernel void clip_values({arguments}) {{ const int i = get_global_id(0); {body} }}"
+from labextras.offload import hardware
 
 
-def resize(place, mix="a + (b - a) * sx + ((c + (d - c) * sx) - (a + (b - a) * sx)) * sy", clamped=True):
-    """Return a kernel; `place` is the position for output x, input length n and output length m."""
-    cut = "p = clamp(p, 0.0f, (float)(n - 1));" if clamped else ""
-    return f"""
-    float at(int x, int n, int m) {{ float p = {place}; {cut} return p; }}
-    __kernel void resize(__global const float *in, __global float *out, const int in_height, const int in_width,
-                         const int out_height, const int out_width)
-    {{
-        const int x = get_global_id(0), y = get_global_id(1);
-        const float px = at(x, in_width, out_width), py = at(y, in_height, out_height);
-        const int left = max((int)floor(px), 0), top = max((int)floor(py), 0);
-        const int right = min(left + 1, in_width - 1), bottom = min(top + 1, in_height - 1);
-        const float sx = px - floor(px), sy = py - floor(py);
-        const float a = in[top * in_width + left], b = in[top * in_width + right];
-        const float c = in[bottom * in_width + left], d = in[bottom * in_width + right];
-        out[y * out_width + x] = {mix};
-    }}"""
+def clip(*, ready=None, choose=lambda v: Mux(v < 0, 0, Mux(v > 255, 255, v)), bits=10, gives=8, late=False):
+    """Return a class of circuits that clip; `ready` of the free register says what the input is told."""
+
+    class Unit(wiring.Component):
+        input: In(stream.Signature(signed(bits)))
+        output: Out(stream.Signature(gives))
+
+        def elaborate(self, platform):
+            m = Module()
+            free = Signal()
+            m.d.comb += [free.eq(self.output.ready if late else ~self.output.valid | self.output.ready)]
+            m.d.comb += [self.input.ready.eq(free if ready is None else ready)]
+            with m.If(free):
+                m.d.sync += [self.output.valid.eq(self.input.valid), self.output.payload.eq(choose(self.input.payload))]
+            return m
+
+    return Unit
 
 
-HALF = "(x + 0.5f) * n / m - 0.5f"
+def unregistered(bypass):
+    """Return a class of circuits that clip within the cycle: always, or while a register of theirs is empty."""
+
+    class Unit(wiring.Component):
+        input: In(stream.Signature(signed(10)))
+        output: Out(stream.Signature(8))
+
+        def elaborate(self, platform):
+            m = Module()
+            value = self.input.payload
+            clipped = Mux(value < 0, 0, Mux(value > 255, 255, value))
+            kept, full = Signal(8), Signal()
+            m.d.comb += [self.output.valid.eq(full | self.input.valid), self.output.payload.eq(clipped)]
+            m.d.comb += self.input.ready.eq(self.output.ready)
+            if bypass:
+                m.d.comb += self.input.ready.eq(~full)
+                with m.If(full):
+                    m.d.comb += self.output.payload.eq(kept)
+                    m.d.sync += full.eq(~self.output.ready)
+                with m.Elif(self.input.valid & ~self.output.ready):
+                    m.d.sync += [kept.eq(clipped), full.eq(1)]
+            return m
+
+    return Unit
 
 
-BY_WEIGHTS = """
-    __kernel void resize(__global const float *in, __global float *out, const int in_height, const int in_width,
-                         const int out_height, const int out_width)
-    {
-        const int x = get_global_id(0), y = get_global_id(1);
-        const float px = fmax(fmin((2 * x + 1) * (float)in_width / (2 * out_width) - 0.5f, in_width - 1.0f), 0.0f);
-        const float py = fmax(fmin((2 * y + 1) * (float)in_height / (2 * out_height) - 0.5f, in_height - 1.0f), 0.0f);
-        float sum = 0;
-        for (int j = 0; j < in_height; j++)
-            for (int i = 0; i < in_width; i++)
-                sum += fmax(0.0f, 1 - fabs(px - i)) * fmax(0.0f, 1 - fabs(py - j)) * in[j * in_width + i];
-        out[y * out_width + x] = sum;
-    }"""
+class Plain:
+    """No circuit."""
 
 
-NEEDS_OPENCL = {"08.1", "08.2"}
+BEST = "reader block after table"
+GAIN = hardware.place(BEST).mhz / 3 - hardware.place("reader block").mhz / 2
 
 WRONG = {
     "08.1": [
-        (clip("if (i % 64) out[i] = clamp(in[i], low, high);"), "every work-item has its"),
-        (clip("float v = clamp(in[i], low, high);"), "1037 of 1037 values of out"),
-        (clip("for (int j = 0; j < get_global_size(0); j++) out[j] = clamp(in[j], low, high);"), "take away the loop"),
-        (clip("out[i] = clamp(in[i], low, high)"), "does not compile"),
-        (clip("out[i] = clamp(in[i], low, high);").replace("clip_values", "clip"), "no kernel called"),
-        (lambda values, low, high: values, "as a text"),
+        (clip(ready=1), "values come out of 80 with a consumer that rests now and then"),
+        (clip(ready=0), "input.ready is 1 where the register is free"),
+        (clip(choose=lambda v: Mux(v < 0, 0, Mux(v > 254, 255, v + 1))), "becomes 1, expected 0"),
+        (unregistered(bypass=False), "no register is between input and output"),
+        (unregistered(bypass=True), "no register is between input and output"),
+        (clip(bits=11), "leave the ports as they were: input is signed(11)"),
+        (clip(gives=16), "leave the ports as they were: output is unsigned(16)"),
+        (clip(late=True), "a value waits, and the register is empty"),
+        (Plain, "pass the class of the circuit"),
+        ("Clip", "pass the function itself"),
     ],
     "08.2": [
-        (resize(HALF).replace("min(top + 1, in_height - 1)", "top + 1"), "reads outside of its array"),
-        (resize(HALF).replace("__kernel void resize", "__kernel void scale"), "no kernel called resize"),
+        ([2, 7, 10], "3 cycles more lose a value"),
+        ([2, 7, 10, 12, 18, 20, 27], "in cycle 20 nothing"),
+        ([2.5], "2.5"),
+    ],
+    "08.3": [
+        (BEST, "give a pair"),
+        ((BEST, "4"), "pair"),
+        ((BEST, 9), "the row is right, the gain 9 is not"),
+        (("reader block", 0), "'reader block' does not read the most codes per second"),
+        (("reader block", 46), "divide the clock of each row by its interval"),
+        (("reader logic", GAIN), "there is no row 'reader logic'; allowed: 'reader block', "),
     ],
 }
 
 RIGHT = {
-    "08.1": [
-        *(clip("out[i] = clamp(in[i], low, high);").replace("values(", f"values{gap}(") for gap in ("\n", "  ", "\t")),
-        clip("out[i] = clamp(in[i], low, high); /* do it for (each)\nwhile (it) lasts */ // for (;;)\n"),
-    ],
-    "08.2": [
-        BY_WEIGHTS,
-        resize(HALF),
-    ],
-    "08.3": [
-        lambda photo, gb_s, cycles, clock: math.ceil(round(gb_s * 1e3 * cycles / (photo * clock), 9)),
-        lambda photo, gb_s, cycles, clock: np.ceil(cycles / (clock * 1e6) / (photo / (gb_s * 1e9))),
-    ],
+    "08.1": [clip(), Clip],
+    "08.2": [[2, 7, 10, 12, 18, 27], {27, 18, 12, 10, 7, 2}],
+    "08.3": [(BEST, GAIN), [BEST, round(GAIN)]],
 }

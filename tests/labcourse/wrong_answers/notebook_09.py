@@ -1,100 +1,170 @@
 """Right shape, wrong idea: what students hand in for notebook 09, and a word of the hint that must come back."""
 
-import atexit
-import shutil
-import tempfile
-
 import numpy as np
+import remedies
+import tensorflow as tf
+from remedies import AUTOTUNE, augmented, decoded, loaded
 
-_FOLDER = tempfile.mkdtemp()
-atexit.register(shutil.rmtree, _FOLDER, ignore_errors=True)
-
-
-def _finished(decoded, augment):
-    return decoded.repeat(2).batch(4, drop_remainder=True).map(augment).prefetch(1)
+from labcourse import challenge
 
 
-def _two_epochs_in_a_flat_map(elements, decode, augment):
-    import tensorflow as tf
-
-    decoded = elements.map(decode).cache()
-    epochs = tf.data.Dataset.range(2).flat_map(lambda _: decoded)
-    return epochs.batch(4, drop_remainder=True).map(augment).prefetch(1)
+def _far(files, **how):
+    pairs = files.interleave(challenge.fetch, **how)
+    return pairs.map(decoded, num_parallel_calls=AUTOTUNE)
 
 
-def _in_one_file(elements, decode, augment):
-    return _finished(elements.map(decode).cache(f"{_FOLDER}/kept"), augment)
+def _wide(files):
+    return _far(files, cycle_length=16, num_parallel_calls=16)
 
 
-def _parallel_last(elements, decode, augment):
-    decoded = elements.map(decode, num_parallel_calls=-1).cache()
-    return decoded.repeat(2).batch(4, drop_remainder=True).map(augment, num_parallel_calls=-1)
+def _decoded_by_hand(files):
+    pairs = files.interleave(challenge.fetch, cycle_length=16, num_parallel_calls=16)
+    return pairs.map(lambda jpeg, label: (tf.image.resize(tf.io.decode_jpeg(jpeg, 3), [224, 224]), label)).batch(16)
 
 
-def _numbered(elements, decode, augment):
-    decoded = elements.map(decode).cache().repeat(2).enumerate()
-    return decoded.batch(4, drop_remainder=True).map(lambda _, x: augment(x)).prefetch(2)
+def _in_whole_levels(files):
+    return _wide(files).map(lambda image, label: (tf.cast(image, tf.uint8), label)).batch(16)
 
 
-def _undecoded(elements, decode, augment):
-    return _finished(elements.map(lambda x: x * 10).cache(), augment)
+def _small(files):
+    return tf.data.TFRecordDataset(files).batch(256)
 
 
-def _cached_last(elements, decode, augment):
-    return elements.map(decode).batch(4, drop_remainder=True).map(augment).cache().repeat(2).prefetch(1)
+def _by_map_fn(files):
+    kinds = (tf.float32, tf.int64)
+    return _small(files).map(lambda batch: tf.map_fn(challenge.parse, batch, fn_output_signature=kinds), AUTOTUNE)
 
 
-def _not_cached(elements, decode, augment):
-    return elements.repeat(2).map(decode).batch(4, drop_remainder=True).map(augment).prefetch(1)
+def _halved(values, number):
+    return values / 2, number
 
 
-def _not_ahead(elements, decode, augment):
-    return elements.map(decode).cache().repeat(2).batch(4, drop_remainder=True).map(augment)
+def _frozen(files):
+    small = files.map(loaded, num_parallel_calls=AUTOTUNE).map(augmented, num_parallel_calls=AUTOTUNE)
+    return small.map(lambda image, label: (tf.image.resize(image, [224, 224]), label)).cache().batch(32).prefetch(2)
 
 
-def _one_by_one(elements, decode, augment):
-    return elements.map(decode).cache().repeat(2).map(augment).batch(4, drop_remainder=True).prefetch(1)
+def _frozen_uint8(files):
+    """It would fit into memory."""
+
+    def whole(image, label):
+        return tf.cast(255 * image, tf.uint8), label
+
+    kept = files.map(loaded, AUTOTUNE).map(augmented, AUTOTUNE).map(whole, AUTOTUNE).cache()
+    return kept.map(lambda image, label: (tf.cast(image, tf.float32) / 255, label), AUTOTUNE).batch(32).prefetch(2)
 
 
-def _remainder(elements, decode, augment):
-    return elements.map(decode).cache().batch(4).repeat(2).map(augment).prefetch(1)
+def _whole_floats(files):
+    return files.map(loaded, AUTOTUNE).cache().map(augmented, AUTOTUNE).batch(32).prefetch(2)
 
 
-def _ahead_by_nothing(elements, decode, augment):
-    return _not_ahead(elements, decode, augment).prefetch(0)
+def _bytes_kept(files):
+    kept = files.map(lambda path, label: (tf.io.read_file(path), label), AUTOTUNE).cache()
+    return kept.map(decoded, AUTOTUNE).map(augmented, AUTOTUNE).batch(32).prefetch(2)
 
 
-def _shuffled_over_both(elements, decode, augment):
-    mixed = elements.map(decode).cache().repeat(2).shuffle(100)
-    return mixed.batch(4, drop_remainder=True).map(augment).prefetch(1)
+def _whole_levels(image, label):
+    return tf.cast(image, tf.uint8), label
+
+
+def _kept(files):
+    return files.map(loaded, AUTOTUNE).map(_whole_levels).cache()
+
+
+def _another_label(files):
+    pictures = files.map(loaded, AUTOTUNE).map(augmented, AUTOTUNE)
+    return tf.data.Dataset.zip(pictures.map(lambda image, _: image), files.skip(1).map(lambda _, label: label))
+
+
+def _swapped(files):
+    return _kept(files).map(augmented).map(lambda image, label: (image, 63 - label)).batch(32)
+
+
+def _one_seed(files):
+    """Numbers that depend on the label alone."""
+
+    def same(image, label):
+        image = challenge.augment(image) * 0 + tf.cast(image, tf.float32) / 255
+        return image, label
+
+    return _kept(files).map(same, AUTOTUNE).batch(32).prefetch(2)
 
 
 WRONG = {
     "09.2": [
-        (lambda elements, decode, augment: _finished(elements.batch(4).map(decode), augment), "decode got a batch"),
-        (_cached_last, "froze"),
-        (_not_cached, "cache what it returns"),
-        (_not_ahead, "prefetch"),
-        (_one_by_one, "one element"),
-        (_remainder, "True drops what is left"),
-        (_ahead_by_nothing, "while this one trains"),
-        (lambda elements, decode, augment: elements.batch(4).map(lambda x: (x, x)), "expected single tensors"),
-        (_two_epochs_in_a_flat_map, "labkit cannot read this"),
-        (_in_one_file, "keep elements in memory"),
-        (_undecoded, "the values are not decode"),
-        (lambda *given: _parallel_last(*given).take(5).prefetch(1), "take(5) is left in"),
-        (lambda *given: _parallel_last(*given).cache().prefetch(1), "cache behind repeat"),
-        (_shuffled_over_both, "the epochs are mixed"),
+        (lambda files: list(files), "not list"),
+        (lambda files: files.map(challenge.fetch).batch(16), "the elements are datasets"),
+        (_decoded_by_hand, "challenge.decode is not called"),
+        (_wide, "batch"),
+        (lambda files: _wide(files).batch(32), "the batches have"),
+        (lambda files: _wide(files).batch(16).repeat(), "more than 4 elements"),
+        (lambda files: _wide(files).take(40).batch(16), "take(40) is left in"),
+        (lambda files: _wide(files.skip(3)).batch(16), "3 of 64 elements are missing"),
+        (_in_whole_levels, "dtype"),
+        (lambda files: _far(files, cycle_length=1).batch(16).prefetch(2), "one after the other"),
+        (lambda files: _far(files, cycle_length=16).batch(16).prefetch(2), "one after the other"),
+        (lambda files: _far(files, cycle_length=4, num_parallel_calls=4).batch(16).prefetch(2), "too few"),
+        (lambda files: _far(files, num_parallel_calls=AUTOTUNE).batch(16).prefetch(2), "AUTOTUNE makes 2 calls"),
+        (lambda files: _wide(files).batch(16).prefetch(1000), "a few are enough"),
+        (lambda files: _wide(files).shuffle(10_000).batch(16), "Most of it is the shuffle with 10,000 elements"),
+        (lambda files: _wide(files.cache()).cache().batch(16), "a second time"),
+        (lambda files: _far(files, cycle_length=999, num_parallel_calls=999).batch(16), "256 are allowed"),
+        (remedies.far_batched, "one after the other"),
+        (remedies.far_cached, "no element comes a second time"),
+    ],
+    "09.3": [
+        (lambda files: files, "challenge.parse is not called"),
+        (_by_map_fn, "once for each record"),
+        (remedies.small_wide, "once for each record"),
+        (remedies.small_cached, "no element comes a second time"),
+        (lambda files: _small(files).map(challenge.parse).map(_halved), "not the right ones"),
+        (lambda files: _small(files).map(challenge.parse).unbatch(), "batch"),
+        (lambda files: _small(files).map(challenge.parse).cache("kept"), "no disk"),
+        (lambda files: tf.data.TFRecordDataset(files).batch(100).map(challenge.parse), "the batches have"),
+        (lambda files: _small(files).map(lambda record: challenge.parse(record.numpy())), "numpy"),
+    ],
+    "09.4": [
+        (_frozen, "froze it"),
+        (_frozen_uint8, "froze it"),
+        (_whole_floats, "a float32 takes four"),
+        # Each of the two would fit; their sum is named, and it does not.
+        (lambda files: _kept(files).shuffle(3000).map(augmented, AUTOTUNE).batch(32), "buffers take 90"),
+        (_bytes_kept, "decoded in every epoch"),
+        (lambda files: _kept(files).map(augmented, AUTOTUNE).batch(32).repeat(2), "look for a repeat"),
+        (lambda files: _kept(files.repeat()).map(augmented, AUTOTUNE).batch(32), "the cache never ends"),
+        (lambda files: files.map(loaded, AUTOTUNE).batch(32), "challenge.augment is not called"),
+        (_another_label, "batch the elements"),
+        (_swapped, "another label"),
+        (_one_seed, "alike in both epochs"),
+        (lambda files: _kept(files).map(augmented).map(augmented).batch(32), "not those of decode, then augment"),
+        (lambda files: _kept(files).map(augmented, AUTOTUNE).batch(48), "the batches have"),
+        (lambda files: _kept(files).cache("kept").map(augmented, AUTOTUNE).batch(32), "no disk"),
+        (remedies.costly_wide, "more threads share"),
+        (remedies.costly_batched, "decoded in every epoch"),
     ],
 }
 
+
+def _any_order(files):
+    return _far(files, cycle_length=12, num_parallel_calls=12, deterministic=False).shuffle(64).batch(16)
+
+
+def _parsed_in_turn(files):
+    return _small(files).map(challenge.parse)
+
+
+def _batch_augmented(files):
+    kept = files.map(loaded, AUTOTUNE).map(_whole_levels, AUTOTUNE).cache()
+    return kept.batch(32, drop_remainder=True).map(augmented, AUTOTUNE).prefetch(AUTOTUNE)
+
+
+def _rounded(files):
+    kept = files.map(loaded, AUTOTUNE).map(lambda image, label: (tf.cast(tf.round(image), tf.uint8), label)).cache()
+    return kept.shuffle(64).map(augmented, AUTOTUNE).batch(np.int64(32)).prefetch(2)
+
+
 RIGHT = {
-    "09.1": [
-        lambda fetch, prep, train: (1 / train) / max(1 / fetch, 1 / prep, 1 / train),
-        lambda *rates: np.min(rates) / rates[2],
-    ],
-    "09.2": [
-        _parallel_last,
-        _numbered,
-    ],
+    "09.2": [remedies.far_wide, _any_order],
+    "09.3": [remedies.small_batched, _parsed_in_turn],
+    "09.4": [remedies.costly_cached, _batch_augmented, _rounded],
 }

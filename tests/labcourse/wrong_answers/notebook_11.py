@@ -68,10 +68,6 @@ RIGHT = {
         lambda p, points: math.ceil((196 / points) ** 2 * (p - p * p)),
         lambda p, points: np.ceil(p * (1 - p) / (points / 196) ** 2),
     ],
-    "11.2": [
-        lambda total, steps, before, after: np.subtract(total, np.multiply(steps, before - after) / 1e3),
-        lambda total, steps, before, after: math.fsum([total, -steps * before / 1e3, steps * after / 1e3]),
-    ],
     "11.3": [
         lambda right, other: np.array([100 * _pairs(right, other).mean(), _half(right, other)]),
         lambda right, other: (float(100 * _pairs(right, other).mean()), np.float32(_half(right, other))),

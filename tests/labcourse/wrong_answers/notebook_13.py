@@ -139,7 +139,7 @@ WRONG = {
         (_loader(batch_size=5, drop_last=False), "with batch=4"),
         (_loader(dataset=lambda photos, batch, workers: photos[:8]), "an epoch has 8"),
         (_loader(dataset=lambda photos, batch, workers: _Turned(photos)), "not those of the same"),
-        (_loader(collate_fn=lambda samples: samples), "not the two tensors"),
+        (_loader(collate_fn=lambda samples: samples), "a batch is two things"),
         (_loader(collate_fn=_collate()), "pickled on its way"),
         (_changed(images=lambda them: them.permute(0, 3, 1, 2)), "shape (4, 3, 4, 6)"),
     ],

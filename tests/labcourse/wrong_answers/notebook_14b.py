@@ -43,8 +43,4 @@ RIGHT = {
         _walked,
         lambda waits_ms, train_ms, all_reduce_ms: np.max(waits_ms) + train_ms + all_reduce_ms,
     ],
-    "14.6": [
-        _counted,
-        lambda steps, every, deaths: steps + np.sum(np.array(deaths, int) % every),
-    ],
 }

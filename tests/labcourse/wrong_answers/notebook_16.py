@@ -36,10 +36,6 @@ WRONG = {
 }
 
 RIGHT = {
-    "16.1": [
-        _two_trainings,
-        lambda photos, epochs, free, fed: np.float64(photos) * epochs / 3600 * np.subtract(1 / fed, 1 / free),
-    ],
     "16.2": [
         lambda batch, step_ms, image_ms, cores, gpu: _rate(batch, step_ms, batch * image_ms / cores, gpu),
         _by_cases,

@@ -21,6 +21,7 @@ import labextras.cluster
 import labkit
 from labextras.cluster import cluster_network, servers
 from labextras.cluster.elements import ClusterError
+from labkit.recording.equal_work import difference
 
 STEP = labkit.accelerators.modelled(step_ms=5)
 
@@ -76,6 +77,16 @@ def test_each_way_to_share_delivers_what_it_says(c):
     once, twice = dict.fromkeys(range(40), 1), dict.fromkeys(range(40), 2)
     for sharding, expected in (("dynamic", once), ("data", once), ("off", twice)):
         assert counted(c.elements(numbers(40, 1).apply(c.distribute(sharding)))) == expected, sharding
+
+
+@pytest.mark.parametrize(("sharding", "said"), [("dynamic", None), ("off", "different counts")])
+def test_a_service_is_measured_beside_the_same_epoch_here(c, sharding, said):
+    """By the set of its elements: two workers deliver them in another order, and each ends with its own remainder."""
+    here = numbers(80).map(lambda i: (i * i, i)).batch(16)
+    there = here.apply(c.distribute(sharding))
+    result = labkit.measure({"here": here, "there": there}, accelerator=STEP, steps=None, repeats=2)
+    reason = difference(*(result.trace(name).run.work for name in ("here", "there")))
+    assert reason is None if said is None else reason.startswith(said)
 
 
 @pytest.mark.long
@@ -361,7 +372,6 @@ def test_one_more_worker_takes_its_part(c):
         ({"workers": ["here:65536", "localhost:1"]}, ClusterError, r"nobody listens at here:65536: is it host:port"),
         ({"workers": ["a..example:1", "localhost:1"]}, ClusterError, r"nobody listens at a\.\.example:1: is it host"),
         ({"workers": ["[::1]:1", "localhost:1"]}, ClusterError, r"nobody listens at \[::1\]:1: is it host:port, is"),
-        ({"restart": "yes"}, TypeError, r"restart is 'yes'; allowed: True or False"),
     ],
 )
 def test_bad_arguments_get_one_sentence(arguments, error, sentence):

@@ -16,11 +16,12 @@ import pytest
 
 import labextras.fit
 import labkit
-from labextras.fit.watch import LOOK_S
-from labextras.fit.window_of_steps import ASKED_BY_OTHERS, stamps_of
+from labextras.fit.watcher import LOOK_S
+from labextras.fit.window_of_steps import ASKED_BY_OTHERS, NOBODY_ASKED, stamps_of
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import RecordingError
+from labkit.timeline.heading import heading
 from labkit.timeline.trace import THREAD_KINDS, VALIDATION, Span, Trace
 
 BATCH = 8
@@ -133,6 +134,12 @@ def test_epochs_and_validation_are_what_they_are(tf, keras):
     busy = timeline.accelerator.busy
     assert any(a <= start and end <= b for a, b in zip(busy.start, busy.end, strict=True)), "it works in a validation"
     assert timeline.steps == 7
+    took = timeline.validations.total_ns
+    assert took >= end - start
+    assert timeline.step_ms == pytest.approx((timeline.span_ns - took) / 1e6 / 7), "of no step is it a part"
+    assert timeline.images_per_s == pytest.approx(7 * BATCH * 1e9 / (timeline.span_ns - took))
+    assert trace.run.repeats[0].images_per_s == pytest.approx(timeline.images_per_s)
+    assert "validation " in str(timeline)
     assert THREAD_KINDS.index("script") == 1
 
 
@@ -162,7 +169,7 @@ def test_the_wait_of_a_step_is_for_the_batch_that_was_asked_for_before_or_in_its
     roots = Trace.from_spans(spans, {"program": "pipeline", "queue": "pipeline"}, origin="measured")
     found, says = stamps_of(np.array(calls), roots, each, [(0, 0), (len(calls), 4 if each == 3 else 0)])
     assert found.tolist() == [list(row) for row in stamps]
-    assert says == ([ASKED_BY_OTHERS] if each == 2 else [])
+    assert says == ([ASKED_BY_OTHERS] if each == 2 else [] if asks else [NOBODY_ASKED])
 
 
 @pytest.mark.sample(1)
@@ -213,8 +220,9 @@ def test_a_queue_of_a_device_asks_the_pipeline_without_being_a_step(tf, keras, p
         fit(model, dataset, watch)
     trace = watch.trace
     waits, trains = (trace.where(trace.select(word, kind="consumer")) for word in ("wait", "train"))
-    assert len(waits) == len(trains) == trace.run.steps == 8 / each
-    assert (waits.end_ns <= trains.start_ns).all()
+    assert len(trains) == trace.run.steps == 8 / each
+    assert len(waits) == (8 if each == 1 else 0), "a wait that was not timed is not drawn"
+    assert (waits.end_ns <= trains.start_ns[: len(waits)]).all()
     assert (ASKED_BY_OTHERS in (trace.run.profiler.note or "")) == (each > 1), "of whom a wait is, nobody can tell"
     assert trace.run.images == (8 * BATCH if each == 1 else None)
 
@@ -449,7 +457,7 @@ def test_memory_that_is_taken_after_a_loop_ends_its_window(tf, profile):
     assert re.match(TAKEN, trace.run.profiler.note)
 
 
-def test_a_training_on_rows_speaks_of_elements(tf, keras):
+def test_a_training_on_rows_speaks_of_rows(tf, keras):
     rows = tf.data.Dataset.from_tensor_slices((np.zeros((64, 5), np.float32), np.zeros(64))).batch(4)
     model = keras.Sequential([keras.layers.Dense(1)])
     model.compile("sgd", "mse")
@@ -461,7 +469,7 @@ def test_a_training_on_rows_speaks_of_elements(tf, keras):
                 tf.reduce_sum(values)
     for trace in (watch.trace, step.trace):
         text = str(labkit.Timeline(trace))
-        assert "24 elements" in text
+        assert "24 rows" in text
         assert "image" not in text
 
 
@@ -554,18 +562,25 @@ def test_a_validation_in_a_loop_of_ones_own_belongs_to_no_step(tf, every):
     assert "Relu" not in {row.name for row in labextras.fit.operations(trace).rows if row.where == "train step"}
 
 
-def test_a_loop_whose_waits_nobody_saw_says_so(tf):
-    batches = [np.zeros((BATCH, 8, 8, 3), np.float32)] * 9
-    with labextras.fit.watching(steps=4, warmup=2) as step:
+def test_a_loop_whose_waits_nobody_saw_says_so_and_names_no_cause(tf):
+    batches, line = [np.zeros((BATCH, 8, 8, 3), np.float32)] * 9, "`for batch in watch.waits(loader):`"
+    with labextras.fit.watching(steps=4, warmup=2) as watch:
         for images in batches:
-            with step(images):
+            with watch(images):
                 tf.reduce_sum(images)
-    assert "let step.waits(batches) time them" in step.trace.run.profiler.note
-    with labextras.fit.watching(steps=4, warmup=2) as step:
-        for images in step.waits(batches):
-            with step(images):
+    timeline = labkit.Timeline(watch.trace)
+    text = str(timeline)
+    assert (timeline.stalls.cause, timeline.stalls.shares.total(), timeline.headroom) == (None, 0, None)
+    assert line in " ".join(text.split())
+    assert line in heading(timeline), "the page shows it, too"
+    assert "stall" not in text
+    assert "gaps wait for" not in text
+    assert not any("%" in str(cause) for cause in timeline.causes)
+    with labextras.fit.watching(steps=4, warmup=2) as watch:
+        for images in watch.waits(batches):
+            with watch(images):
                 tf.reduce_sum(images)
-    assert "step.waits" not in (step.trace.run.profiler.note or "")
+    assert "waits(loader)" not in str(labkit.Timeline(watch.trace))
 
 
 def loop(tf, step, batch=None):
@@ -581,7 +596,7 @@ def loop(tf, step, batch=None):
 def test_a_batch_that_nobody_can_count_stops_no_loop(tf, batch):
     with (
         labextras.fit.watching(steps=3, warmup=1) as step,
-        pytest.warns(UserWarning, match="how many images") as warned,
+        pytest.warns(UserWarning, match="how many elements") as warned,
     ):
         assert loop(tf, step, batch) == 6
     assert len(warned) == 1
@@ -608,6 +623,60 @@ def test_a_loop_that_fails_ends_the_window(tf):
         loop()
     with pytest.raises(RecordingError, match="the loop failed"):
         assert step.trace
+
+
+def spin(number):
+    """Hold the interpreter for some milliseconds."""
+    sum(i * i for i in range(60_000))
+    return np.full((BATCH, 8, 8, 3), number % 7, np.float32), np.arange(BATCH) % 4
+
+
+@pytest.mark.parametrize("kind", ["threads", "generator"])
+def test_what_keras_itself_reads_is_seen_and_a_step_ends_with_its_work(keras, kind):
+    """Where threads hold the interpreter when TensorFlow is done, the step waits, and trains no more."""
+
+    class Spins(keras.utils.PyDataset):
+        def __len__(self):
+            return 24
+
+        def __getitem__(self, number):
+            return spin(number)
+
+    def source():
+        return Spins(workers=3) if kind == "threads" else (spin(number) for number in range(24))
+
+    plain, watch = fit(network(keras), source()), labextras.fit.Watch(steps=10, warmup=4)
+    assert fit(network(keras), source(), watch) == plain
+    trace = watch.trace
+    loader, trains = trace.run.loader, trace.where(trace.select("train", kind="consumer"))
+    assert (loader.framework, loader.kind) == (("keras", "Spins") if kind == "threads" else ("python", "generator"))
+    ops = trace.where(trace.select(kind="host"))
+    assert np.isin(trains.end_ns, ops.end_ns).all(), "with the last op of TensorFlow"
+    works = {trace.names[i] for i in trace.name[trace.select("map", kind="pipeline")].tolist()}
+    assert ("Spins.__getitem__" if kind == "threads" else "next of generator") in works
+    assert not {name for name in trace.names if name.startswith("Iterator::")}, "Keras's own pipeline is in no script"
+    advice = labkit.Timeline(trace).stalls.advice
+    assert not any(word in advice for word in ("interleave", "prefetch(", "num_parallel_calls", "threadpool"))
+
+
+def test_a_loop_counts_other_programs(tf):
+    with labextras.fit.watching(steps=4, warmup=1) as watch:
+        for images, _ in data(tf, 8, 0.1):
+            with watch(images):
+                tf.reduce_sum(images)
+    assert 0 <= watch.trace.run.host.others <= 1
+
+
+@pytest.mark.parametrize(("wait_ms", "gain"), [(0, 1), (20, 2)])
+def test_free_data_would_gain_what_the_waits_take(wait_ms, gain):
+    with labextras.fit.watching(steps=8, warmup=1, profile=False) as watch:
+        for images in watch.waits(np.zeros((BATCH, 2)) for _ in range(12) if time.sleep(wait_ms / 1e3) is None):
+            with watch(images):
+                time.sleep(0.02)
+    found = labkit.Timeline(watch.trace).headroom
+    assert found.low <= found.gain <= found.high
+    assert found.gain <= gain * 1.5
+    assert found.gain >= 1 + 0.5 * (gain - 1)
 
 
 def test_keras_need_not_wait_for_it_after_a_batch(keras):
@@ -653,8 +722,8 @@ def test_waits_and_parts_of_a_loop_are_timed_without_the_profiler(tf):
     assert (trains.start_ns + 5e6 <= parts.start_ns).all()
     assert (parts.end_ns <= trains.end_ns).all()
     assert trace.run.images == 4 * BATCH
-    assert "The profiler was left alone" in trace.run.profiler.note
-    assert {thread.kind for thread in trace.threads} == {"consumer", "unit"}
+    assert trace.run.loader.framework == "python", "what gives the batches is followed all the same"
+    assert {thread.kind for thread in trace.threads} == {"consumer", "unit", "pipeline"}
     assert "run.slowest-process" not in labkit.Timeline(trace).stalls.rules, "the waits are longer"
 
 

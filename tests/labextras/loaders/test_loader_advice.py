@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from labkit.timeline.run import Host, LoaderFacts, OpTime, ProcessorTime, ThreadTime, Tree
+from labkit.timeline.run import BatchPart, Delivered, Host, LoaderFacts, OpTime, ProcessorTime, ThreadTime, Tree
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
 
@@ -249,9 +249,88 @@ def test_of_work_without_a_core_as_much_is_a_wait_for_one_as_threads_were_ready_
 def test_what_may_wait_for_something_else_is_not_told_anything_where_cores_lack(category, computes, ready, unclear):
     trace = queued(trace_of(2, computes, ahead=True, work=("load", category)), ready)
     names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in trace.threads)
-    rules = Timeline(replace(trace, threads=names)).stalls.rules
-    assert (rules == ("loader.needs-cores",)) == unclear, rules
-    assert category != "decode" or unclear or rules == ("loader.less-work",)
+    alone = Timeline(replace(trace, threads=names)).stalls
+    assert "programs" not in alone.advice, "its own processes fill the cores"
+    assert "loader.needs-cores" not in alone.rules
+    beside = Timeline(replace(trace, threads=names).with_run(host=Host(cpus=2, others=0.3))).stalls.rules
+    assert (beside == ("loader.needs-cores",)) == (unclear and category != "transfer"), beside
+    assert category != "decode" or unclear or beside == ("loader.less-work",)
+
+
+def called(calls, blame="Rows.__getitem__", category="map", run=None, **facts):
+    """A trace of two workers whose calls for an element were counted."""
+    loader = LoaderFacts("torch", "DataLoader", **{"settings": {"workers": "2"}, **facts})
+    trace = trace_of(2, 2, ahead=True, work=(blame, category), loader=loader)
+    names = tuple(thread._replace(name=thread.name.replace("thread", "worker")) for thread in trace.threads)
+    ops = {name: replace(one, calls=calls) for name, one in trace.run.op_times.items()}
+    return Timeline(replace(trace, threads=names).with_run(**{"op_times": ops, **(run or {})})).stalls
+
+
+def test_short_calls_for_many_elements_are_told_to_take_whole_batches_before_more_workers():
+    said = called(10 * 2048)
+    assert said.rules == ("loader.whole-batches",)
+    assert "2,048 calls a batch" in said.advice
+    assert "loader.whole-batches" not in called(10 * 16).rules, "few and long"
+    assert "loader.whole-batches" not in called(0).rules, "not counted"
+
+
+@pytest.mark.parametrize(
+    ("inside", "words"),
+    [
+        ({"h5py Dataset.__getitem__": 0.9}, "one element a chunk"),
+        ({"datasets Dataset.__getitem__": 0.3, "datasets format_row": 0.4}, "arrays in place of lists"),
+        ({"fairytale Book.tell": 0.8}, "once before the training"),
+        ({"zipfile ZipFile.__init__": 0.8}, "open it once in each worker"),
+        ({"multiprocessing SemLock.__enter__": 0.8}, "without the lock"),
+    ],
+)
+def test_where_a_library_takes_the_time_of_a_call_it_is_named_and_answered(inside, words):
+    said = called(0, inside={"Rows.__getitem__": inside})
+    assert said.rules[0] == "loader.library"
+    assert words in said.advice
+    assert next(iter(max(inside.items(), key=lambda one: one[1]))) in said.advice
+
+
+def test_tokens_are_to_be_made_once_and_a_library_says_it_better():
+    texts = {"noun": "sequence"}
+    said = called(0, "Texts.__getitem__", run=texts)
+    assert said.rules[0] == "loader.tokens"
+    assert "tokenise once" in said.advice
+    tokenizers = {"Texts.__getitem__": {"tokenizers Tokenizer.encode": 0.9}}
+    assert called(0, "Texts.__getitem__", run=texts, inside=tokenizers).rules[0] == "loader.library"
+    assert "loader.tokens" not in called(0).rules
+
+
+def test_workers_that_a_stream_has_nothing_for_are_counted():
+    said = called(0, "next of Stream", settings={"workers": "4"})
+    assert said.rules == ("loader.shards",)
+    assert "2 of 4 workers" in said.advice
+    assert "loader.shards" not in called(0, "next of Stream").rules
+    assert "loader.shards" not in called(0, "Rows.__getitem__", settings={"workers": "4"}).rules
+
+
+@pytest.mark.parametrize("theirs", ["Rows.__getitem__", "next of Stream"])
+def test_what_only_calls_the_functions_of_a_reader_is_not_blamed_in_their_place(theirs):
+    work = {
+        "fetch a batch": OpTime(900, 900, 10),
+        theirs: OpTime(800, 800, 10),
+        "next of DataLoader": OpTime(999, 9, 9),
+    }
+    assert f"{theirs} " in called(0, "fetch a batch", run={"op_times": work}).advice
+
+
+@pytest.mark.parametrize("inside", [{"h5py Dataset.__getitem__": 0.3}, {"torch stack": 0.9}, {}])
+def test_what_takes_less_than_half_of_a_call_or_is_the_framework_is_not_blamed(inside):
+    assert "loader.library" not in called(0, inside={"Rows.__getitem__": inside}).rules
+
+
+def test_decoders_and_bytes_are_named_only_where_there_are_pixels():
+    assert "decoder" not in called(0).advice
+    assert "decoder" in called(0, "PIL decode", "decode").advice
+    ids, photos = (Delivered(components=(BatchPart(*part),)) for part in (("int64", (128,)), ("float32", (96, 96, 3))))
+    assert "uint8" not in called(0, "collate", "batch", run={"work": ids}).advice
+    assert "uint8" in called(0, "collate", "batch", run={"work": photos}).advice
+    assert "uint8" not in called(0, "pickle", "transfer", run={"work": ids}).advice
 
 
 @pytest.mark.parametrize("queued_ms", [0, 70, 900])
@@ -262,7 +341,7 @@ def test_other_programs_are_said_to_hold_the_cores_only_where_workers_waited_for
     clock = ProcessorTime(queued_ns=queued_ms * MS, threads=(ThreadTime(computed, queued_ms * MS, 0),))
     run = replace(trace.run, processor=clock, host=Host(cpus=2, others=0.5))
     rules = Timeline(replace(trace, run=run)).stalls.rules
-    assert (rules == ("loader.busy",)) == (queued_ms > 1.5 * computed / MS), rules
+    assert (rules == ("loader.decoder", "loader.busy")) == (queued_ms > 1.5 * computed / MS), rules
 
 
 def asks(trace, pauses=200):

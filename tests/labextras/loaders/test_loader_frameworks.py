@@ -450,3 +450,66 @@ def test_a_pipeline_of_dali_is_any_class_of_them_with_photos_of_any_size_on_any_
 
 
 # -- side by side
+
+
+class Draws:
+    """Elements that are drawn from every generator of random numbers."""
+
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        import random
+
+        import torch
+
+        return torch.rand(4) + np.random.rand() + random.random(), i % 4  # noqa: NPY002 (what scripts call)
+
+
+def test_a_recording_leaves_every_generator_as_it_was():
+    """The losses of a training that follows are equal to the last digit, with and without a recording before."""
+    import random
+
+    import torch
+
+    def after(recorded):
+        torch.manual_seed(1), np.random.seed(1), random.seed(1)  # noqa: NPY002
+        own = torch.Generator().manual_seed(2)
+        loaders = [torch_loader(Draws(), 0, shuffle=True), torch_loader(Draws(), 0, shuffle=True, generator=own)]
+        if recorded:
+            for loader in loaders:
+                labkit.record(loader, STEP, steps=3, warmup=1, progress=False)
+        return [float(x.sum()) for loader in loaders for x, _ in loader]
+
+    assert after(recorded=True) == after(recorded=False)
+
+
+class Packed:
+    """Rows of one HDF5 file, which are packed many in a chunk."""
+
+    def __init__(self, path):
+        self.path, self.file = path, None
+
+    def __len__(self):
+        return 256
+
+    def __getitem__(self, i):
+        import h5py
+
+        self.file = self.file or h5py.File(self.path, "r")
+        return self.file["x"][i], i % 4
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_library_that_takes_the_time_of_a_call_is_seen_in_every_process(tmp_path, workers):
+    import h5py
+
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        rows = np.random.default_rng(0).integers(0, 9, (256, 64, 64, 3), np.uint8)
+        file.create_dataset("x", data=rows, chunks=(128, 64, 64, 3), compression="gzip")
+    loader = torch_loader(
+        Packed(str(tmp_path / "x.h5")), workers, sampler=list(np.random.default_rng(3).permutation(256))
+    )
+    inside = labkit.record(loader, STEP, steps=6, warmup=1, progress=False).run.loader.inside["Packed.__getitem__"]
+    assert max(inside, key=inside.get).startswith("h5py ")
+    assert sum(inside.values()) > 0.5

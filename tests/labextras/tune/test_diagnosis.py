@@ -183,9 +183,9 @@ def test_a_reading_is_taken_after_each_step_but_the_first():
     assert {name: values[-1] for name, values in report.history.items()} == report.chosen
 
 
-def test_a_finite_dataset_is_read_to_its_end():
+def test_a_finite_dataset_is_read_for_a_whole_epoch_behind_the_first_step():
     report = diagnosis.autotune(numbers(40).batch(4), INSTANT, steps=None)
-    assert len(report.readings) == 9
+    assert len(report.readings) == 10
     assert report.nodes[0].elements == 10
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import labkit
 from labextras.tune import calls, equality, rewrite
 from labextras.tune.first_elements import FirstElements
 
@@ -59,6 +60,55 @@ def test_a_map_that_needs_single_elements_is_found_behind_many_that_do_not_care(
     scaled = scaled.shuffle(1536) if shuffled else scaled
     ((_, verdict),) = changes(scaled.batch(128, drop_remainder=True), "batch before the map")
     assert verdict == "other elements than the pipeline delivers"
+
+
+def looked_up():
+    words = tf.constant([f"w{number}" for number in range(64)])
+    pairs = tf.lookup.KeyValueTensorInitializer(words, tf.range(64, dtype=tf.int64))
+    return words, tf.lookup.StaticHashTable(pairs, -1).lookup
+
+
+def by_layer():
+    import keras
+
+    words = [f"w{number}" for number in range(64)]
+    return tf.constant(words), keras.layers.StringLookup(vocabulary=words)
+
+
+def by_variable():
+    scale = tf.Variable(3.0)
+    return tf.range(64.0), lambda number: number * scale
+
+
+def by_gather():
+    rows = tf.Variable(tf.range(64.0))
+    return tf.range(64), lambda number: tf.gather(rows, number)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("resource", [looked_up, by_layer, by_variable, by_gather])
+def test_a_map_that_captures_a_resource_is_compared(resource, plain):
+    values, function = resource()
+    dataset = tf.data.Dataset.from_tensor_slices(values).map(lambda one: function(one)).batch(16)
+    found = {one.name: said for one, said in changes(labkit.plain(dataset) if plain else dataset)}
+    assert found["batch before the map"] == found["parallel map"] == equality.SAME
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (
+            lambda row: row + tf.ones([4 if row.shape.rank == 1 else 3]),
+            "cannot be built: the function of the map takes",
+        ),
+        (lambda row: tf.reshape(row, [4]), "cannot be compared: it fails where it runs (InvalidArgumentError"),
+    ],
+)
+def test_it_is_said_in_words_why_a_change_cannot_be_built_or_compared(function, words):
+    rows = tf.data.Dataset.from_tensor_slices(tf.zeros([64, 4])).map(function).batch(16)
+    ((_, verdict),) = changes(rows, "batch before the map")
+    assert verdict.startswith(words), verdict
+    assert "\n" not in verdict
 
 
 def zeros_then(value):
@@ -161,9 +211,9 @@ def test_a_pipeline_that_is_slow_is_compared_by_what_comes():
         return number
 
     rows = tf.data.Dataset.range(40).map(lambda i: tf.ensure_shape(tf.numpy_function(slow, [i], tf.int64), []))
-    reading = FirstElements.of(rows, 0.05)
+    reading = FirstElements.of(rows, 0.05, 5)
     assert 1 <= len(reading.digests) < 40
     assert not reading.complete
-    assert reading.same_order(FirstElements.of(tf.data.Dataset.range(40), 5))
+    assert reading.same_order(FirstElements.of(tf.data.Dataset.range(40), 5, 5))
     with pytest.raises(TimeoutError, match="no element comes"):
-        FirstElements.of(rows.repeat().filter(lambda i: i < 0), 0.05)
+        FirstElements.of(rows.repeat().filter(lambda i: i < 0), 0.05, 0.5)

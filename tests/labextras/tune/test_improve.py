@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
 import labextras.tune
 from labextras.tune import improvement as improve
-from labkit.common import other_programs
 from labkit.recording import accelerators
 from labkit.recording.recorder import RecordingError
 
@@ -24,7 +24,8 @@ def tf():
 @pytest.fixture(autouse=True)
 def verdicts_beside_other_programs(monkeypatch):
     """Other tests run on the same cores; the effects that are planted here are larger than theirs."""
-    monkeypatch.setattr(other_programs, "BUSY", 2.0)
+    measured = improve.measured_rounds
+    monkeypatch.setattr(improve, "measured_rounds", lambda traces: replace(measured(traces), busy_limit=2.0))
 
 
 def slow(tf):
@@ -123,7 +124,7 @@ def test_a_faster_pipeline_with_other_elements_is_refused(tf):
 def test_wrong_arguments_are_named(tf, wrong, names):
     with pytest.raises(ValueError, match=names):
         labextras.tune.improve(tf.data.Dataset.range(4).batch(2), accelerators.modelled(step_ms=1), **wrong)
-    with pytest.raises(TypeError, match="dataset is a list"):
+    with pytest.raises(TypeError, match="is a list"):
         labextras.tune.improve([1], accelerators.modelled(step_ms=1))
 
 
@@ -138,3 +139,38 @@ def test_what_cannot_be_recorded_is_refused_as_record_refuses_it(tf):
 
     with pytest.raises(RecordingError, match="planted"):
         labextras.tune.improve(tf.data.Dataset.range(8).map(broken).batch(2), accelerators.modelled(step_ms=1))
+
+
+@pytest.mark.parametrize("kind", ["each batch", "the first batch", "a huge epoch", "a full buffer first"])
+def test_a_search_ends_in_its_time(tf, kind):
+    """Of a slow machine it is known how long a batch takes: no more than some of them are waited for."""
+
+    def wait(number):
+        time.sleep(0.4 if kind == "each batch" or (kind == "the first batch" and number == 0) else 0.0)
+        return number
+
+    rows = tf.data.Dataset.range(10**9).map(lambda i: tf.ensure_shape(tf.numpy_function(wait, [i], tf.int64), []))
+    rows = rows.shuffle(20_000) if kind == "a full buffer first" else rows
+    begin = time.monotonic()
+    found = improve.improve(rows.batch(1 if kind == "each batch" else 16), accelerators.modelled(step_ms=1), seconds=3)
+    assert time.monotonic() - begin < 60, "a search without an end takes hours"
+    assert found.trials or "The time was up before" in str(found)
+
+
+def test_a_trial_that_is_not_over_in_time_is_given_up(tf):
+    job = improve.Until(accelerators.modelled(step_ms=1), ends=time.monotonic() - 1)
+    endless = tf.data.Dataset.range(8).repeat().batch(2)
+    with pytest.raises(improve.TimeUp):
+        job.driving(lambda: improve.recorder.record(endless, job, steps=10**9, progress=False))
+
+
+def test_what_the_advice_asks_for_is_tried_first_and_what_is_out_of_reach_is_said(tf):
+    late = tf.data.Dataset.range(64).map(busy(tf)).shard(4, 1).batch(4)
+    search = improve.Search(improve.calls.read(late), accelerators.modelled(step_ms=5), 1, 60)
+    order = []
+    search.tried = lambda change: order.append(change.name) or improve.Trial(change.name, "the same")
+    search.run(lambda: None)
+    (first,) = [one for one in improve.rewrite.changes(search.written) if one.name == order[0]]
+    wanted = (*improve.Timeline(search.trace).stalls.rules, improve.Timeline(search.trace).stalls.cause)
+    assert first.promise(wanted) == min(one.promise(wanted) for one in improve.rewrite.changes(search.written))
+    assert bool(first.promise(wanted)) == any(improve.OUT_OF_REACH in note for note in search.notes)

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from labextras.tune import calls, equality, rewrite
+from labkit import advice
+from labkit.pipelines.same_elements import row_digests
 
 pytestmark = pytest.mark.random
 
@@ -59,7 +61,7 @@ def generated(tf, seed):
 
 
 def delivered(dataset):
-    return [tuple(part.tobytes() for part in element) for element in dataset.as_numpy_iterator()]
+    return [row_digests(element, batched=False) for element in dataset]
 
 
 @pytest.mark.sample(4)
@@ -71,7 +73,7 @@ def test_what_is_read_is_built_again_and_every_change_delivers_what_it_says(tf, 
     assert delivered(written.build()) == delivered(dataset)
     assert written.code().count("\n") == len(written.calls) + 2
     reference = equality.Reference(written)
-    for change in rewrite.changes(written, waits=True):
+    for change in rewrite.changes(written):
         verdict = reference.compared(change)
         fits = verdict in equality.FINE if not change.same_order else verdict == equality.SAME
         # Where the order of elements decides which of them a short last batch leaves out, another order is refused.
@@ -158,24 +160,115 @@ def test_a_cache_is_refused_where_a_python_function_draws(tf):
     assert "differs from epoch to epoch" in equality.Reference(written).compared(change)
 
 
-def test_more_calls_than_cores_are_offered_for_what_may_wait(tf):
+def test_more_calls_and_more_threads_are_offered_for_what_may_wait(tf):
     def tripled(number):
-        return tf.numpy_function(lambda value: 3 * value, [number], tf.int64)
+        return tf.ensure_shape(tf.numpy_function(lambda value: 3 * value, [number], tf.int64), [])
 
-    made = tf.data.Dataset.range(12).map(tripled).batch(4)
-    for waits in (True, False):
-        found = {change.name: change for change in rewrite.changes(calls.read(made), waits=waits)}
-        assert ("more calls than cores" in found) == waits
-        assert all(delivered(change.written.build()) == delivered(made) for change in found.values())
+    def pool(dataset, threads):
+        options = tf.data.Options()
+        options.threading.private_threadpool_size = threads
+        return dataset.with_options(options)
+
+    numbers = tf.data.Dataset.range(12)
+    few, many = numbers.map(tripled).batch(4), numbers.map(tripled, num_parallel_calls=16).batch(4)
+    names = ("more calls than cores", "a larger pool of threads")
+    for made, wanted in (
+        (few, names[0]),
+        (pool(few, 1), names[0]),
+        (pool(many, 1), names[1]),
+        (pool(many, 16), None),
+        (numbers.map(lambda number: 3 * number).batch(4), None),
+    ):
+        found = {change.name: change for change in rewrite.changes(calls.read(made)) if change.name in names}
+        assert [*found] == [wanted] * (wanted is not None)
+        for change in found.values():
+            assert delivered(change.written.build()) == delivered(made)
+            assert change.written.build().options().threading.private_threadpool_size == 16
 
 
-def test_what_the_structure_shows_comes_first(tf):
-    made = tf.data.Dataset.range(12).map(lambda i: 3 * i).shard(2, 1).batch(4)
-    names = [change.name for change in rewrite.changes(calls.read(made))]
-    assert names[:2] == ["prefetch at the end", "parallel map"]
-    assert set(names[2:]) == {"shard before the map", "batch before the map", "cache what the maps make"}
+def test_what_advice_asks_for_comes_before_its_topic_and_that_before_the_rest(tf):
+    made = tf.data.Dataset.range(12).map(lambda i: 3 * i).shard(2, 1).batch(4).prefetch(2)
+    found = [change for change in rewrite.changes(calls.read(made)) if change.same_order]
+    for rules, first in (
+        (("work.drop-first",), "shard before the map"),
+        (("prefetch.deeper",), "a deeper prefetch"),
+        (("small.batch-first",), "batch before the map"),
+        (("prep.less-work",), "cache what each epoch makes anew"),
+        (("prep.a-rule-of-tomorrow", "prep.parallel-map"), "parallel map"),
+    ):
+        assert min(found, key=lambda change: change.promise(rules)).name == first
+    assert {change.promise(("prep.a-rule-of-tomorrow",)) for change in found} == {1, 2}
+    known = {rule.id for rule in advice.RULES}
+    assert all(known.intersection(change.answers) for change in found)
     without_room = rewrite.changes(calls.read(made), fits=lambda _: False)
-    assert [change.name for change in without_room] == [name for name in names if "cache" not in name]
+    assert not [change for change in without_room if change.stored]
+
+
+def branches(tf, join):
+    """Return a pipeline of four branches, each a map of numbers with a filter behind it."""
+    numbers = tf.data.Dataset.range(40).map(lambda i: (i, i % 4))
+    parts = [numbers.map(lambda i, kind: (3 * i, kind)).filter(lambda i, kind, k=k: kind == k) for k in range(4)]
+    return {
+        "zip": lambda: tf.data.Dataset.zip(tuple(parts)).map(lambda *each: each[0]),
+        "concatenate": lambda: parts[0].concatenate(parts[1]).concatenate(parts[2]).concatenate(parts[3]),
+        "sample_from_datasets": lambda: tf.data.Dataset.sample_from_datasets(parts, [0.25] * 4, seed=1),
+        "choose": lambda: tf.data.Dataset.choose_from_datasets(parts, tf.data.Dataset.range(4).repeat(10)),
+    }[join]()
+
+
+@pytest.mark.parametrize("join", ["zip", "concatenate", "sample_from_datasets", "choose"])
+def test_branches_are_read_and_changed_alike(tf, join):
+    made = branches(tf, join).batch(5)
+    written = calls.read(made)
+    assert not written.unread
+    assert len(written.branches) == 4
+    assert delivered(written.build()) == delivered(made)
+    found = {change.name: change for change in rewrite.changes(written)}
+    for name in ("filter before the map", "parallel map"):
+        assert delivered(found[name].written.build()) == delivered(made)
+        assert equality.Reference(written).compared(found[name]) == equality.SAME
+    code = found["filter before the map"].written.begin
+    assert code.index(".filter") < code.index(".map")
+
+
+def test_a_filter_before_a_map_makes_only_what_its_predicate_asks_for(tf):
+    def load(number):
+        with tf.control_dependencies([tf.debugging.assert_less(number, tf.constant(9, tf.int64))]):
+            return {"image": tf.image.resize(tf.ones([8, 8, 3]) * tf.cast(number, tf.float32), [4, 4]), "kind": number}
+
+    rows = tf.data.Dataset.range(9)
+    made = rows.map(load).map(lambda one: (one["image"], one["kind"] % 2)).filter(lambda image, kind: kind == 1)
+    change = next(c for c in rewrite.changes(calls.read(made.batch(2))) if c.name == "filter before the map")
+    assert delivered(change.written.build()) == delivered(made.batch(2))
+    drawn = rows.map(lambda i: tf.random.uniform([])).filter(lambda value: value < 0.5).batch(2)
+    assert "filter before the map" not in {c.name for c in rewrite.changes(calls.read(drawn))}
+
+
+def test_a_long_chain_of_readers_becomes_one_reader(tf, tmp_path):
+    names = [str(tmp_path / f"{number}.txt") for number in range(20)]
+    for number, name in enumerate(names):
+        (tmp_path / name).write_text(f"{number} a\n{number} b")
+    parts = [tf.data.TextLineDataset(name) for name in names]
+    for mapped in (False, True):
+        mine = [part.map(lambda line: line + "!") for part in parts] if mapped else parts
+        joined = mine[0]
+        for part in mine[1:]:
+            joined = joined.concatenate(part)
+        written = calls.read(joined.batch(3))
+        found = {change.name: change for change in rewrite.changes(written)}
+        assert ("one reader of all files" in found) != mapped
+        if not mapped:
+            assert delivered(found["one reader of all files"].written.build()) == delivered(joined.batch(3))
+    short = parts[0].concatenate(parts[1]).batch(3)
+    assert not [change for change in rewrite.changes(calls.read(short)) if "one reader" in change.name]
+
+
+def test_a_cache_that_never_ends_is_moved_before_the_repeat(tf):
+    rows = tf.data.Dataset.range(8).map(lambda i: 3 * i)
+    endless = {change.name: change for change in rewrite.changes(calls.read(rows.repeat(2).cache().batch(4)))}
+    later = endless["repeat behind the cache"]
+    assert [call.method for call in later.written.calls] == ["map", "cache", "repeat", "batch"]
+    assert delivered(later.written.build()) == delivered(rows.repeat(2).cache().batch(4))
 
 
 def test_a_cache_stands_before_a_shuffle_and_is_not_offered_twice(tf):
@@ -193,8 +286,8 @@ def test_only_what_stands_behind_a_call_that_cannot_be_built_is_changed(tf):
     assert [call.method for call in written.calls] == ["flat_map", "batch"]
     assert delivered(written.build()) == delivered(windows)
     assert "parallel map" not in [change.name for change in rewrite.changes(written)]
-    for other, kind in ((tf.data.Dataset.zip(windows, windows), "Zip"), (windows.enumerate(), "Zip")):
-        assert calls.read(other.batch(2)).unknown == kind
+    for other in (tf.data.Dataset.zip(windows, windows), windows.enumerate()):
+        assert calls.read(other.batch(2)).unread == "Window"
     assert calls.read(windows.unbatch().batch(2)).unknown == "Unbatch"
 
 

@@ -71,6 +71,9 @@ def test_from_a_quarter_of_the_cores_on_the_sentence_says_what_to_do():
     assert "63 %" in sentence(0.63)
     assert "no verdict" in sentence(0.63)
     assert "no verdict" in sentence(BUSY)
+    assert "no verdict" not in sentence(0.45, 2, limit=0.6)
+    assert sentence(0.45, 2, limit=0.6).endswith("0.9 of 2 cores, allowed by busy_limit=0.6.")
+    assert sentence(0.2, 2, limit=0.6) == "Other programs took 0.4 of 2 cores."
     assert sentence(None, 2) == sentence(float("nan"), 2) == took(None) == warning(float("nan")) == ""
 
 

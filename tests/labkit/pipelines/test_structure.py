@@ -53,6 +53,28 @@ def test_a_node_knows_what_comes_before_and_after_it():
     assert seen[-1].dataset is source
 
 
+def test_what_was_written_is_kept_with_settings_loops_and_nodes_inside_of_functions():
+    def looped(values):
+        return tf.map_fn(lambda v: tf.sqrt(v), values)
+
+    def several(value):
+        return tf.data.Dataset.from_tensors(value).map(tf.exp, num_parallel_calls=3)
+
+    made = tf.data.Dataset.from_tensor_slices(tf.ones([4, 8])).map(looped, num_parallel_calls=AUTOTUNE)
+    made = made.interleave(several, cycle_length=5, num_parallel_calls=2).map(tf.abs).prefetch(7)
+    told = {node.kind: node for node in structure.written(made)}
+    kinds = [node.kind for node in structure.written(made)]
+    assert kinds == ["Prefetch", "Map", "ParallelInterleave", "ParallelMap", "Tensor", "ParallelMap", "TensorSlice"]
+    assert told["Prefetch"].settings["buffer_size"] == 7
+    assert told["ParallelInterleave"].settings.items() >= {("num_parallel_calls", 2), ("cycle_length", 5)}
+    assert "num_parallel_calls" not in told["Map"].settings
+    inner, outer = (node for node in structure.written(made) if node.kind == "ParallelMap")
+    assert (inner.settings["num_parallel_calls"], outer.settings["num_parallel_calls"]) == (3, AUTOTUNE)
+    assert [("Exp" in node.ops) for node in (inner, told["ParallelInterleave"])] == [True, False]
+    assert [("Sqrt" in node.looped) for node in (inner, outer)] == [False, True]
+    assert structure.written(object()) == ()
+
+
 def test_the_operations_of_a_function_are_found_however_deep_it_calls_others():
     inner = tf.function(lambda x: tf.strings.length(tf.strings.as_string(x)))
     made = tf.data.Dataset.range(3).map(lambda x: inner(x) + inner(x + 1))

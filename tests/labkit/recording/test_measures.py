@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from labkit.common.table import Table
 from labkit.recording import measures
+from labkit.recording.accelerators import modelled
 from labkit.recording.measures import NO_DIFFERENCE, TOO_BUSY, Measures, UnequalWork, compare_rates
-from labkit.timeline.run import Accelerator, Host
+from labkit.timeline.run import Accelerator, Host, Tree
 from labkit.timeline.trace import Span, Trace
 
 MS = 1_000_000
@@ -79,7 +80,7 @@ def test_a_real_accelerator_is_busy_while_its_kernels_run():
 def test_a_trace_that_says_too_little_is_refused():
     with pytest.raises(ValueError, match="no train step"):
         measures.figures(run(steps=0))
-    with pytest.raises(ValueError, match="how many images"):
+    with pytest.raises(ValueError, match="how many elements"):
         measures.figures(run(images=None, batch_size=None))
 
 
@@ -134,10 +135,8 @@ def test_five_rounds_give_a_verdict_only_where_all_of_them_point_its_way(pairs):
 def test_what_is_undecided_is_said_in_rounds():
     assert compare_rates([2, 2, 2], [1, 1, 1]).verdict == "3 of 3 rounds faster, too few to be sure"
     assert compare_rates([1, 1, 3, 1], [2, 2, 2, 2]).verdict == "3 of 4 rounds slower, too few to be sure"
-    assert compare_rates([2, 2, 2], [1, 1, 1], paired=False).verdict == "3 rounds are too few to be sure"
     noisy = [1.3, 1.2, 0.8, 1.1, 1.4, 0.9, 1.2, 0.7, 1.1, 1.2, 0.9]
     assert compare_rates(noisy, [1.0] * 11).verdict == "7 of 11 rounds faster: undecided"
-    assert compare_rates(noisy, [1.0] * 11, paired=False).verdict == "undecided"
     assert not compare_rates(noisy, [1.0] * 11).decided
 
 
@@ -175,10 +174,10 @@ def test_a_wild_round_never_turns_a_verdict_round(factor, rounds):
 
 
 @pytest.mark.long
-@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=2, max_size=12), st.booleans())
-def test_swapping_the_two_inverts_the_speed_up(pairs, paired):
+@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=2, max_size=12))
+def test_swapping_the_two_inverts_the_speed_up(pairs):
     a, b = zip(*pairs, strict=True)
-    there, back = compare_rates(a, b, paired=paired), compare_rates(b, a, paired=paired)
+    there, back = compare_rates(a, b), compare_rates(b, a)
     assert there.median * back.median == pytest.approx(1)
     assert there.low * back.high == pytest.approx(1)
     assert there.decided == back.decided
@@ -197,7 +196,6 @@ def test_without_any_noise_only_an_effect_that_can_be_seen_counts():
     assert compare_rates([300] * 5, [300] * 5).verdict == NO_DIFFERENCE
     assert compare_rates([300.001] * 5, [300] * 5).verdict == NO_DIFFERENCE
     assert compare_rates([330] * 5, [300] * 5).verdict == "faster"
-    assert compare_rates([330] * 5, [300] * 5, paired=False).verdict == "faster"
     assert compare_rates([270] * 5, [300] * 5).verdict == "slower"
 
 
@@ -346,11 +344,11 @@ def test_an_interval_is_shown_from_five_rounds_on(count):
     assert "the median of the ratios of the single rounds" in str(table), "which two medians need not give"
 
 
-@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=1, max_size=11), st.booleans())
-def test_the_ratio_lies_within_what_the_spreads_of_the_two_rates_allow(pairs, paired):
+@given(st.lists(st.tuples(st.floats(1, 1e4), st.floats(1, 1e4)), min_size=1, max_size=11))
+def test_the_ratio_lies_within_what_the_spreads_of_the_two_rates_allow(pairs):
     """So the three numbers of a row never contradict each other, even where their medians come from other rounds."""
     mine, base = zip(*pairs, strict=True)
-    ratio = compare_rates(mine, base, paired=paired).median
+    ratio = compare_rates(mine, base).median
     assert min(mine) / max(base) * (1 - 1e-9) <= ratio <= max(mine) / min(base) * (1 + 1e-9)
 
 
@@ -398,18 +396,6 @@ def test_the_median_trace_is_kept_and_no_other():
     assert [ref() for ref in kept if ref() is not None] == [table.trace("a")]
 
 
-def test_repeats_of_separate_recordings_are_compared_unpaired():
-    def recorded(rate, seed):
-        runs = rounds(rate, seed=seed)
-        return runs[0].with_run(repeats=tuple(measures.figures(t) for t in runs))
-
-    table = Measures.from_traces({"a": recorded(300, 1), "b": recorded(450, 2)})
-    assert not table.interleaved
-    assert len(table["a"]) == 5
-    assert table.speedup("b").verdict == "faster"
-    assert "one after the other" in str(table)
-
-
 @pytest.mark.parametrize(("others", "verdict"), [(None, "faster"), (0.1, "faster"), (0.25, TOO_BUSY), (0.9, TOO_BUSY)])
 def test_no_verdict_where_other_programs_took_a_quarter_of_the_cores(others, verdict):
     """The figures stay: they were measured; only the conclusion is left out, and the line below the table says why."""
@@ -421,6 +407,76 @@ def test_no_verdict_where_other_programs_took_a_quarter_of_the_cores(others, ver
     told = f"Other programs took {2 * others:.1f} of 2 cores." if others is not None else ""
     assert (told in str(table)) if told else ("programs" not in str(table))
     assert found.beside == (table.beside if verdict == TOO_BUSY else "")
+
+
+def beside(others, rates, cpu_ms, count=5, noise=0.02):
+    """Return measures of two pipelines at these rates, that take so much CPU time for each image."""
+    traces = {}
+    for seed, (name, rate, ms) in enumerate(zip("ab", rates, cpu_ms, strict=True)):
+        rng = np.random.default_rng(seed)
+        traces[name] = [
+            t.with_run(
+                host=Host(cpus=2, others=others),
+                tree=ms and Tree(1, 0.32 * ms * math.exp(rng.normal(0, noise)), 100.0),
+            )
+            for t in rounds(rate, count, noise, seed)
+        ]
+    return Measures.from_traces(traces)
+
+
+@pytest.mark.parametrize(
+    ("rates", "cpu_ms", "says"),
+    [
+        ((300, 450), (6, 3), "less for each image"),
+        ((300, 200), (3, 6), "more for each image"),
+        ((300, 450), (5, 5), "no measurable difference in CPU time"),
+        ((300, 450), (5, 4.9), "no measurable difference in CPU time"),
+        ((300, 450), (None, 5), None),
+        ((300, 900), (5, 5), "faster (busy: the size may be off)"),
+        ((900, 300), (5, 3), "slower (busy: the size may be off)"),
+    ],
+)
+def test_beside_other_programs_work_that_is_saved_and_large_effects_are_told(rates, cpu_ms, says):
+    table = beside(0.9, rates, cpu_ms)
+    found = table.speedup("b")
+    assert found.verdict == TOO_BUSY if says is None else says in found.verdict
+    assert found.decided == (says is not None)
+    assert found.verdict in str(table)
+    assert found.beside == table.beside
+    assert ("of waits, overlap and speed it says nothing" in str(table)) == ("CPU time" in found.verdict)
+    assert beside(0.1, rates, cpu_ms).speedup("b").verdict in ("faster", "slower"), "a quiet machine needs none of it"
+
+
+@given(st.floats(1, 20), st.floats(1 / 3, 3), st.floats(0.2, 6))
+def test_what_is_told_beside_other_programs_is_never_the_contrary(cpu_ms, ratio, speed):
+    """CPU time says less only where it is less, and a verdict on times stands only beyond twice."""
+    found = beside(0.5, (300, 300 * speed), (cpu_ms, cpu_ms * ratio)).speedup("b").verdict
+    assert ("less" not in found) or ratio < 1
+    assert ("more" not in found) or ratio > 1
+    assert not found.startswith("faster") or speed > 2
+    assert not found.startswith("slower") or speed < 0.5
+
+
+def test_rounds_that_disagree_tell_nothing_beside_other_programs():
+    for count, noise in ((5, 1.0), (2, 0.02)):
+        assert beside(0.9, (300, 900), (6, 3), count, noise).speedup("b").verdict == TOO_BUSY
+
+
+@pytest.mark.parametrize(("limit", "others", "insists"), [(0.6, 0.45, True), (0.6, 0.7, False), (1, 0.97, True)])
+def test_a_larger_limit_insists_and_the_table_carries_the_word(limit, others, insists):
+    found = replace(beside(others, (300, 450), (None, None)), busy_limit=limit)
+    assert found.speedup("b").verdict == ("faster" if insists else TOO_BUSY)
+    words = f"Measured beside other programs: {2 * others:.1f} of 2 cores, allowed by busy_limit={limit:g}."
+    assert (words in found._repr_html_().split("<details>")[0]) == insists
+    strict = replace(beside(0.1, (300, 450), (None, None)), busy_limit=0.05)
+    assert strict.speedup("b").verdict == TOO_BUSY
+    assert "From 5 % of the cores on" in str(strict)
+
+
+@pytest.mark.parametrize("limit", [-0.1, 1.5, math.nan, "0.5", None, True])
+def test_a_limit_that_is_no_share_is_refused(limit):
+    with pytest.raises(ValueError, match=r"busy_limit is .*; allowed: a number"):
+        measures.measure({"a": iter([])}, modelled(step_ms=1), busy_limit=limit)
 
 
 def test_measures_are_a_mapping_in_the_order_given():

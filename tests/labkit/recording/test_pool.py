@@ -28,6 +28,15 @@ def test_there_are_seventy_kinds_in_two_pools_and_some_have_no_fault():
     assert sum(not one.causes for one in outside.EVERY) >= 8
 
 
+def test_what_tensorflow_repairs_itself_is_right_under_its_default_options_only():
+    repaired = [one for one in outside.EVERY if one.itself]
+    assert {one.itself for one in repaired} == set(pool.ITSELF)
+    for one in repaired:
+        assert one.under("plain") is one
+        assert one.under("defaults").causes >= one.causes
+        assert not one.under("defaults").fix
+
+
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("one", outside.EVERY, ids=NAMES)
 def test_a_fault_and_its_fix_deliver_as_many_elements(one, tmp_path, album):
@@ -56,18 +65,20 @@ def test_a_seed_draws_the_same_pipeline_and_another_seed_another_one(one, tmp_pa
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("options", pool.OPTIONS)
 @pytest.mark.parametrize("one", RECORDED, ids=[one.name for one in RECORDED])
-def test_the_cause_is_named_and_nothing_that_does_not_help(one, tmp_path, album):
+def test_the_cause_is_named_and_nothing_that_does_not_help(one, options, tmp_path, album):
     """A recording may leave the question open, and is then made again, with another seed.
 
     Advice that does not help is never given where a recording had the cores for itself, nor twice beside other
     programs, where the product would refuse to give advice. Right advice must be given where a recording had the
     cores for itself; how often it is given beside other programs is counted by ``benchmarks/diagnosis.py``.
     """
-    seen, alone, wrong = [], False, 0
+    seen, alone, wrong, one = [], False, 0, one.under(options)
     for seed in range(TRIES):
         accelerator = accelerators.modelled(step_ms=one.step_ms)
-        dataset = one.build(seed, tmp_path, album)
+        with pool.under(options):
+            dataset = one.build(seed, tmp_path, album)
         trace = recorder.record(dataset, accelerator, steps=12, warmup=4, progress=False)
         stalls = Timeline(uncrowded(trace)).stalls
         seen.append((stalls.cause, stalls.blame, stalls.advice))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 import time
@@ -155,3 +156,24 @@ def test_an_end_that_is_interrupted_can_be_made_once_more(monkeypatch):
     sampler.stop()
     assert threading.active_count() == before
     assert sampler.samples
+
+
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize("how", ["types", "signature"])
+def test_samples_see_whether_tensors_are_made_of_lists(how, lists):
+    """An array is handed over at once, however little its generator does."""
+    import tensorflow as tf
+
+    numbers = np.random.default_rng(1).random(100_000)
+    value = numbers.tolist() if lists else numbers
+    given = {
+        "types": {"output_types": tf.float64},
+        "signature": {"output_signature": tf.TensorSpec([None], tf.float64)},
+    }
+    data = tf.data.Dataset.from_generator(lambda: itertools.repeat(value), **given[how])
+    with Sampler() as sampler:
+        sampler.start()
+        for _ in data.take(40 if lists else 400):
+            pass
+        sampler.stop()
+    assert (sampler.converting >= 0.25) == lists

@@ -20,6 +20,7 @@ from labkit.recording import accelerators, measures, recorder
 from labkit.recording.measures import compare_rates
 from labkit.recording.tfdata import driver, xplane
 from labkit.simulate import fitting as model
+from labkit.timeline.heading import heading
 from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
@@ -136,7 +137,7 @@ def test_photos_are_called_images_and_so_is_what_an_older_trace_does_not_say(tf,
     trace = recorder.record(plain(photos.map(tf.io.read_file).batch(4)), FAST, steps=2)
     assert (trace.run.noun, Run("measured").noun) == ("image", "image")
     assert "images/s" in Timeline(trace).figures
-    with pytest.raises(ValueError, match="noun is 'photo'; allowed: image, element"):
+    with pytest.raises(ValueError, match="noun is 'photo'; allowed: image, clip, window, sequence, text, row, element"):
         Run("measured", noun="photo")
 
 
@@ -264,7 +265,6 @@ def test_where_nobody_looks_one_round_is_enough(tf, monkeypatch, value, rounds):
     found = measures.measure({"a": data, "b": data}, FAST, steps=2, warmup=5, repeats=4)
     assert [len(found[name]) for name in found] == [rounds, rounds]
     assert found.trace("a").run.warmup == (1 if rounds == 1 else 5)
-    assert len(recorder.record(data, FAST, steps=2, repeats=4).run.repeats) == rounds
     assert len(recorder.record(data, FAST, steps=2).run.repeats) == 1
 
 
@@ -276,7 +276,8 @@ def test_where_nobody_looks_the_round_that_is_timed_is_that_of_the_pictures(tf, 
 
 
 @pytest.mark.long
-def test_rounds_are_interleaved_and_start_with_another_pipeline_each_time(tf):
+def test_rounds_are_interleaved_and_start_with_another_pipeline_each_time(tf, monkeypatch):
+    monkeypatch.setattr(recorder, "MOST_EVENT_NS", 0)  # no pairs, which begin a pipeline between rounds
     order = []
 
     def source(name):
@@ -299,7 +300,7 @@ def test_rounds_are_interleaved_and_start_with_another_pipeline_each_time(tf):
 def test_rounds_are_added_while_a_verdict_is_open_and_no_longer(tf):
     """However the machine behaves: the last look found every verdict or is the limit, and no look before found them."""
     variants = {name: plain(tf.data.Dataset.range(400).map(lambda x: x).batch(4)) for name in "ab"}
-    found = measures.measure(variants, FAST, steps=3, limit=8)
+    found = measures.measure(variants, FAST, steps=3, limit=8, busy_limit=1)
     count = len(found["a"])
     assert count in (5, 6, 7, 8)
     assert len(found["b"]) == len(found.trace("b").run.repeats) == count
@@ -341,11 +342,44 @@ def test_rounds_without_the_profiler_keep_the_table_and_bring_one_picture_each(t
 # -- how much a recording may take -------------------------------------------------------
 
 
-@pytest.mark.parametrize(("event_ns", "distorted"), [(10**7, True), (0, False)])
-def test_a_pipeline_of_which_the_profiler_takes_much_is_said_to_be_distorted(tf, monkeypatch, event_ns, distorted):
-    monkeypatch.setattr(recorder, "EVENT_NS", event_ns)
-    run = recorder.record(tf.data.Dataset.range(64).map(lambda x: x + 1).batch(8), FAST, steps=3).run
-    assert ("recording distorts this pipeline" in (run.profiler.note or "")) == distorted
+@pytest.mark.parametrize(("most", "distorted"), [(-10.0, True), (100.0, False)])
+def test_only_pairs_with_the_profiler_and_without_say_that_recording_distorts(tf, monkeypatch, most, distorted):
+    """What they find is compared with a share that any profiler adds, and with one that none does."""
+    monkeypatch.setattr(recorder, "DISTORTS", most)
+    monkeypatch.setattr(recorder, "NOTICED", -10.0 if distorted else 0.0)
+    monkeypatch.setattr(recorder, "MOST_EVENT_NS", 10**9)
+    driven, one = [], driver.drive
+    monkeypatch.setattr(recorder, "drive", lambda *a, **k: (driven.append(k["max_events"]), one(*a, **k))[1])
+    found = measures.measure({"p": tf.data.Dataset.range(640).map(lambda x: x + 1).batch(8)}, FAST, steps=3, repeats=2)
+    assert driven[0] == 500_000
+    assert driven.count(None) == (2 * recorder.PAIRS if distorted else 2), "one pair that denies it is enough"
+    assert driven.count(500_000) == 2, "the pairs stand for all rounds"
+    timeline = Timeline(found.trace("p"))
+    assert (timeline.run.profiler.distortion is not None) == distorted
+    for text in (str(timeline), heading(timeline), str(found)):
+        assert ("Recording distorts" in text) == distorted
+        assert ("the remedy may gain less" in " ".join(text.split())) == distorted
+
+
+def test_a_pipeline_is_begun_anew_only_where_its_events_could_matter(tf):
+    begun = []
+
+    def batches():
+        begun.append(1)
+        while True:
+            time.sleep(0.01)  # so its few events take nothing of the window
+            yield np.zeros(4)
+
+    dataset = tf.data.Dataset.from_generator(batches, output_signature=tf.TensorSpec([4], tf.float64))
+    assert recorder.record(dataset, FAST, steps=5).run.profiler.distortion is None
+    assert len(begun) == 1
+
+
+def test_what_cannot_be_begun_anew_is_not_said_to_be_distorted(tf, monkeypatch):
+    monkeypatch.setattr(recorder, "MOST_EVENT_NS", 10**9)
+    once = iter(np.zeros((7, 4)))
+    dataset = tf.data.Dataset.from_generator(lambda: once, output_signature=tf.TensorSpec([4], tf.float64))
+    assert recorder.record(dataset, FAST, steps=5).run.profiler.distortion is None
 
 
 @pytest.mark.sample(1)
@@ -364,7 +398,8 @@ def test_a_long_job_is_driven_to_its_end_but_watched_for_a_window(tf, known):
     assert 4 < run.steps < 200
     assert run.images == 4 * run.steps
     assert run.profiler.events < 3 * 4_000
-    assert f"watched {run.steps} of 400 steps" in run.profiler.note
+    for text in (str(Timeline(trace)), heading(Timeline(trace)), str(measures.Measures.from_traces({"p": trace}))):
+        assert f"watched {run.steps} of 400 steps" in " ".join(text.split())
     assert trace.select("wait").sum() == run.steps
     assert trace.where(trace.select("wait")).step.tolist() == list(range(run.steps))
     # Of an end that is known, the last steps are watched, so that no step follows the writing of the profile.
@@ -381,8 +416,7 @@ def test_a_pipeline_of_very_many_events_per_image_is_watched_for_less(tf):
     consumer = Counting()
     run = recorder.record(dataset, consumer, steps=12, max_events=2_000).run
     assert len(consumer.seen) == 14
-    assert run.steps < 12
-    assert "to stay within its number of events" in run.profiler.note
+    assert run.profiler.profiled_steps == run.steps < run.job.steps == 12
 
 
 @pytest.mark.long
@@ -410,15 +444,50 @@ def test_many_recordings_in_one_process_neither_leak_nor_fail(photos):
 # -- the end of the data -----------------------------------------------------------------
 
 
-def test_none_means_one_epoch(tf):
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("warmup", [1, 3, 13, 20])
+def test_none_means_a_whole_epoch_after_a_warm_up_in_an_epoch_of_its_own(tf, known, warmup):
     dataset = tf.data.Dataset.range(26).batch(2)
+    dataset = dataset if known else dataset.filter(lambda batch: True)
     consumer = Counting()
-    trace = recorder.record(dataset, consumer, steps=None, warmup=3)
-    assert len(consumer.seen) == 13
-    assert trace.run.steps == 10
+    trace = recorder.record(dataset, consumer, steps=None, warmup=warmup)
+    seen = [batch.numpy().tolist() for batch in consumer.seen]
+    assert seen[: -13 or None] == seen[-13:][: min(warmup, 13)]
+    assert np.concatenate(seen[-13:]).tolist() == list(range(26))
+    assert trace.run.steps == trace.run.work.steps == trace.run.job.steps == 13
+    assert trace.run.images == 26
     assert "ended" not in (trace.run.profiler.note or "")
-    hidden = recorder.record(dataset.filter(lambda batch: True), FAST, steps=None, warmup=3)
-    assert hidden.run.steps == 10
+
+
+def test_whole_epochs_in_any_order_are_equal_work_and_windows_of_them_are_not(tf, tmp_path):
+    """The first batches of two orders are other lines; so is what they leave of an epoch."""
+    for number in range(4):
+        (tmp_path / f"{number}.txt").write_text("".join(f"{number}{row:03}\n" for row in range(50)))
+    names = sorted(map(str, tmp_path.glob("*.txt")))
+    files = tf.data.Dataset.from_tensor_slices(names)
+    variants = {
+        "in turn": tf.data.TextLineDataset(names).batch(10),
+        "interleaved": files.interleave(tf.data.TextLineDataset, cycle_length=4).batch(10),
+    }
+    whole = measures.measure(variants, FAST, steps=None, repeats=1)
+    assert whole.difference("interleaved") is None
+    assert {one.images for one in (*whole["in turn"], *whole["interleaved"])} == {200}
+    part = measures.measure(variants, FAST, steps=10, repeats=1).difference("interleaved")
+    assert "measure(..., steps=None)" in part, "it names the call that compares whole epochs"
+    variants["fewer"] = files.interleave(lambda name: tf.data.TextLineDataset(name).map(lambda _: "same")).batch(10)
+    unequal = measures.measure(variants, FAST, steps=None, repeats=1).difference("fewer")
+    assert "not the same set" in unequal
+    assert "steps=None" not in unequal, "whole epochs of whole epochs are not asked for"
+
+
+def test_a_cache_is_full_after_a_warm_up_that_is_longer_than_an_epoch(tf):
+    made = []
+    numbers = tf.data.Dataset.range(8).map(lambda n: tf.numpy_function(lambda i: (made.append(i), i)[1], [n], n.dtype))
+    for warmup, expected in ((2, 8), (9, 0)):
+        cached = plain(numbers.batch(2).cache())
+        consumer = Counting(at=min(warmup, 4) - 1, odd=made.clear)  # the last step of the warm-up
+        recorder.record(cached, consumer, steps=None, warmup=warmup)
+        assert len(made) == expected
 
 
 def test_a_dataset_that_ends_in_the_window_is_measured_as_far_as_it_went(tf):
@@ -439,13 +508,21 @@ def test_a_dataset_that_ends_in_the_window_is_measured_as_far_as_it_went(tf):
     ],
 )
 @pytest.mark.parametrize("known", [True, False])
-@pytest.mark.parametrize("steps", [5, None])
-def test_a_dataset_that_ends_in_the_warm_up_is_refused(tf, batches, sentence, known, steps):
+def test_a_dataset_that_ends_in_the_warm_up_is_refused(tf, batches, sentence, known):
     dataset = tf.data.Dataset.range(batches * 2).batch(2)
     if not known:
         dataset = dataset.filter(lambda batch: True)
     with pytest.raises(ValueError, match=sentence):
-        recorder.record(dataset, FAST, steps=steps, warmup=3, name="p")
+        recorder.record(dataset, FAST, steps=5, warmup=3, name="p")
+
+
+def test_no_whole_epoch_of_what_is_empty_or_cannot_be_iterated_anew(tf):
+    with pytest.raises(ValueError, match="pipeline 'p' is empty"):
+        recorder.record(tf.data.Dataset.range(0).batch(2), FAST, steps=None, name="p")
+    once = iter(np.zeros((2, 4)))
+    dataset = tf.data.Dataset.from_generator(lambda: once, output_signature=tf.TensorSpec([4], tf.float64))
+    with pytest.raises(ValueError, match="pipeline 'p' is empty when it is iterated anew"):
+        recorder.record(dataset, FAST, steps=None, name="p")
 
 
 def test_no_end_and_no_number_of_steps_is_refused(tf):
@@ -607,7 +684,7 @@ def test_a_profiler_that_somebody_else_stops_gives_a_sentence(tf):
 
 
 @pytest.mark.parametrize("value", [0, -1, 1.5, True, "3", float("nan")])
-@pytest.mark.parametrize("argument", ["steps", "warmup", "repeats", "max_events"])
+@pytest.mark.parametrize("argument", ["steps", "warmup", "max_events"])
 def test_counts_are_whole_numbers_of_one_or_more(tf, argument, value):
     with pytest.raises(ValueError, match=rf"{argument} is {value!r}; allowed: a whole number of 1 or more"):
         recorder.record(tf.data.Dataset.range(9).batch(1), FAST, **{argument: value})
@@ -700,10 +777,10 @@ def test_the_bar_is_hidden_from_logs_and_closed_where_asked_for(tf, capfd):
     before = set(threading.enumerate())
     recorder.record(dataset, FAST, steps=5)
     assert capfd.readouterr().err == ""
-    recorder.record(dataset, FAST, steps=5, repeats=2, name="seen", progress=True)
+    recorder.record(dataset, FAST, steps=5, name="seen", progress=True)
     seen = capfd.readouterr().err
     assert "seen:" in seen
-    assert "/10 " in seen
+    assert "/5 " in seen
     assert seen.endswith("\r"), "the line is wiped when it is over"
     with pytest.raises(ValueError, match="ended after"):
         recorder.record(dataset, FAST, steps=5, warmup=50, progress=True)

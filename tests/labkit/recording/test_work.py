@@ -20,13 +20,15 @@ from labkit.recording.work import (
     Tally,
     check_batched,
     count_images,
+    count_tokens,
+    element,
     noun,
     padded_share,
     sample,
     settings,
     stated_size,
 )
-from labkit.timeline.run import Delivered
+from labkit.timeline.run import Delivered, Made
 
 pytestmark = pytest.mark.random
 
@@ -57,11 +59,51 @@ PHOTOS = (
     tf.ragged.constant([[[[0.0] * 3] * 4] * 2, [[[0.0] * 3] * 4] * 3], ragged_rank=2),
     tf.TensorSpec((None, None, None, 3), tf.uint8),
 )  # fmt: skip
-OTHERS = (
-    tf.constant(["BM is no bitmap, but a text"] * 4), (tf.constant(["x"] * 4), tf.zeros(4, tf.int64)), np.zeros((4, 3)),
-    [1, 2, 3, 4], np.zeros((4, 8, 3)), {"boxes": np.zeros((4, 9, 4), np.float32)}, np.zeros((4, 8, 8, 3), np.int64),
-    tf.constant([], tf.string), tf.TensorSpec(None, tf.uint8), tf.TensorSpec((None,), tf.string), (),
-)  # fmt: skip
+COLUMNS = {"age": np.zeros(64), "job": np.array(["nurse"] * 64), "hours": np.zeros((64, 1))}
+LINE, WALK = "the cat sat on the mat", np.arange(640, dtype=np.float32)
+IDS = np.arange(64 * 128).reshape(64, 128)
+
+
+def four(words):
+    return tf.ensure_shape(words, 4)
+
+
+#: By noun: what a pipeline slices into elements, or a pipeline of its own, before it is batched.
+KINDS = {
+    "image": (
+        np.zeros((64, 28, 28), np.uint8), np.zeros((64, 32, 48, 3), np.float32),
+        (np.zeros((64, 24, 24, 1), np.float32), np.eye(100, dtype=int)[:64]),
+        {"boxes": np.zeros((64, 9, 4), np.float32), "image": np.zeros((64, 20, 30, 3), np.uint8)},
+        lambda: tf.data.Dataset.from_tensors(tf.zeros((40, 40, 1))).map(lambda x: tf.image.resize(x, [28, 20])[..., 0]),
+    ),
+    "clip": (np.zeros((8, 16, 32, 32, 3), np.uint8),),
+    "window": (
+        np.zeros((64, 64, 4), np.float32), (np.zeros((64, 48, 1), np.float32), np.zeros((64, 12), np.float32)),
+        lambda: tf.data.Dataset.from_tensor_slices(WALK).window(9, 3, 1, True).flat_map(lambda w: w.batch(9)),
+        lambda: tf.data.Dataset.from_tensor_slices(WALK).batch(32, True).map(lambda w: tf.stack([w, w], 1)),
+    ),
+    "sequence": (
+        (IDS, np.zeros(64, int)), {"input_ids": IDS, "mask": IDS * 0 + 1, "label": np.zeros(64)},
+        lambda: tf.data.Dataset.from_tensors(LINE).map(tf.strings.split).map(lambda w: tf.strings.length(w)),
+        lambda: tf.data.Dataset.from_tensors(LINE).map(lambda t: tf.strings.length(tf.strings.split(t)[:4])).map(four),
+        lambda: tf.data.Dataset.range(1, 9).map(lambda n: tf.range(n)),
+    ),
+    "text": (
+        np.array([LINE] * 8), (np.array(["Füße"] * 8), np.zeros(8)),
+        {"text": np.array([LINE] * 8), "stars": IDS[:8, 0]},
+    ),
+    "row": (
+        COLUMNS, (COLUMNS, np.zeros(64)), (np.zeros((64, 13), np.float32), np.zeros(64)), np.zeros((64, 6000)),
+        {"dense": np.zeros((64, 13)), "sparse": IDS[:, :26], "label": np.zeros(64)}, tf.sparse.eye(64, 30),
+        lambda: tf.data.Dataset.from_tensors("1,2,3").map(lambda row: tuple(tf.io.decode_csv(row, [0.0] * 3))),
+    ),
+    "element": (
+        np.zeros((64, 64, 64), np.float32), (np.zeros((64, 16_000), np.float32), np.zeros(64)),
+        np.zeros((64, 128, 768), np.float32), np.zeros((8, 128, 17, 3), np.float32), np.zeros(64),
+        (np.array(["/photos/1.jpg"] * 8), np.zeros(8)), np.array([b"\n\x95\xff\xfe"] * 8),
+        np.zeros((8, 20, 20, 3), np.int64),
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("batch", PHOTOS)
@@ -69,9 +111,55 @@ def test_pixels_and_encoded_photos_are_called_images(batch):
     assert noun(batch) == "image"
 
 
-@pytest.mark.parametrize("batch", OTHERS)
-def test_what_holds_no_image_is_called_elements(batch):
-    assert noun(batch) == "element"
+@pytest.mark.parametrize(("word", "made"), [(word, made) for word, all_made in KINDS.items() for made in all_made])
+def test_elements_are_called_what_they_are_and_no_batch_of_them_is_one_image(word, made):
+    dataset = made() if callable(made) else tf.data.Dataset.from_tensor_slices(made)
+    dataset = dataset.repeat().take(64)
+    sizes = [shape.is_fully_defined() for shape in tf.nest.flatten(tf.compat.v1.data.get_output_shapes(dataset))]
+    dataset = dataset.batch(64) if all(sizes) or word == "window" else dataset.padded_batch(64)
+    batch = next(iter(dataset))
+    assert noun(batch, dataset) == word
+    assert not check_batched(batch, None, dataset)
+
+
+def test_what_says_nothing_is_called_elements():
+    for batch in ((), [1, 2, 3, 4], tf.constant([], tf.string), tf.TensorSpec(None, tf.uint8), of_objects(*WAVES)):
+        assert noun(batch) == "element"
+
+
+@pytest.mark.parametrize(
+    ("element", "missing"),
+    [
+        (np.zeros((40, 60, 3), np.uint8), True),
+        (np.zeros((3, 40, 60), np.uint8), True),
+        (np.zeros((40, 40, 3), np.float32), True),
+        (np.zeros((128, 64, 4), np.float32), False),
+        (np.zeros((64, 12, 3), np.float32), False),
+    ],
+)
+def test_a_photo_that_nobody_batched_is_told_from_windows(element, missing):
+    single = tf.data.Dataset.from_tensors(element)
+    assert check_batched(next(iter(single)), None, single) == missing
+    decoded = tf.data.Dataset.from_tensors(JPEG).map(lambda jpeg: tf.image.resize(tf.io.decode_jpeg(jpeg), [50, 70]))
+    assert check_batched(next(iter(decoded)), None, decoded), "an operation on images tells it from a window"
+    whole = tf.data.Dataset.from_tensor_slices(element).batch(len(element))
+    assert not check_batched(next(iter(whole)), None, whole)
+    apart = whole.unbatch().map(lambda x: element)
+    assert check_batched(next(iter(apart)), None, apart) == missing
+    labelled = decoded.map(lambda image: (image, 1))
+    with pytest.raises(ValueError, match=r"one image of 50×70×\d with its label; end the pipeline with \.batch"):
+        check_batched(next(iter(labelled)), None, labelled)
+
+
+@pytest.mark.parametrize(
+    ("batch", "tokens"),
+    [
+        (IDS, 64 * 128), ({"ids": IDS[:4, :9], "label": IDS[:4, 0]}, 36), (tf.ragged.constant([[1], [2, 3], []]), 3),
+        (tf.sparse.from_dense([[1, 0], [2, 3]]), 3), (np.zeros((4, 9)), 0), (tf.constant(["a b"] * 4), 0),
+    ],
+)  # fmt: skip
+def test_tokens_are_the_values_of_the_largest_part_of_whole_numbers(batch, tokens):
+    assert count_tokens(batch) == tokens
 
 
 def test_augmented_pixels_do_not_matter_and_another_folder_does():
@@ -142,6 +230,20 @@ def test_counts_shapes_and_dtypes_must_agree(change, word):
     assert reason.startswith(f"different {word}")
 
 
+@pytest.mark.parametrize("nested", [False, True])
+def test_a_component_is_called_by_its_key(nested):
+    def rows(dtype):
+        columns = {"height": np.zeros((4, 3), np.float32), "age": np.zeros((4, 2), dtype)}
+        data = (columns, np.arange(4)) if nested else columns
+        return work(tf.data.Dataset.from_tensor_slices(data).batch(2))
+
+    said = difference(rows(np.float32), rows(np.float64), "element")
+    assert said == f"different dtypes: {'0.age' if nested else 'age'!r} is float32 against float64"
+    only = work(tf.data.Dataset.from_tensor_slices({"height": np.zeros((4, 3), np.float32)}).batch(2))
+    assert "'age'" in difference(work(tf.data.Dataset.from_tensor_slices(
+        {"height": np.zeros((4, 3), np.float32), "age": np.zeros((4, 2))}).batch(2)), only)  # fmt: skip
+
+
 def test_one_folder_under_two_names_is_one_folder(tmp_path):
     (tmp_path / "photos").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "photos")
@@ -159,7 +261,23 @@ def test_two_random_windows_of_the_same_files_are_called_another_draw():
     assert a.labels.digest != b.labels.digest
     assert difference(a, b) is None
     assert agreement(a, b) == "same files, another draw"
-    assert "measure whole epochs" in difference(*windows(np.arange(1000) // 100, None, 1)), "other classes are none"
+    assert "measure(..., steps=None)" in difference(*windows(np.arange(1000) // 100, None, 1)), "other classes are none"
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"), [((15, 17), None), ((8, 24), None), ((16, 15), "counts"), ((16, 16), "batches")]
+)
+def test_whole_epochs_may_end_in_other_remainders_and_parts_of_epochs_may_not(rows, said):
+    """As those of two workers of a service do, each at the end of its share."""
+    whole, halves = Tally(), Tally()
+    for tally, sizes in ((whole, (32, 32, 32)), (halves, (32, 32, *rows))):
+        for start, size in zip(np.cumsum((0, *sizes)), sizes, strict=False):
+            tally.add((np.zeros((size, 8, 8, 3), np.float32), np.arange(start, start + size)))
+    a, b = (replace(tally.work(), to_the_end=True) for tally in (whole, halves))
+    if rows == (16, 16):
+        b = replace(b, to_the_end=False)
+    reason = difference(a, b)
+    assert reason is None if said is None else reason.startswith(f"different {said}")
 
 
 def test_without_labels_or_files_only_counts_are_compared():
@@ -400,7 +518,12 @@ def test_what_a_recording_does_not_show_is_read_from_the_pipeline():
     assert [settings(dataset)["random"] for dataset in (still, drawn, inner)] == [False, True, True]
     assert settings([1]) == {}, "no tf.data pipeline"
     loose = [photos().map(pixels, num_parallel_calls=2, deterministic=order) for order in (None, True, False)]
-    assert [settings(dataset.batch(4))["unordered"] for dataset in loose] == [False, False, True]
+    many = [
+        photos().interleave(lambda *part: tf.data.Dataset.from_tensors(part), num_parallel_calls=2, deterministic=order)
+        for order in (None, True, False)
+    ]
+    for datasets in (loose, many):
+        assert [settings(dataset.batch(4))["unordered"] for dataset in datasets] == [False, False, True]
     ahead = still.apply(tf.data.experimental.prefetch_to_device("/cpu:0"))
     assert [settings(dataset)["to_device"] for dataset in (still.prefetch(1), ahead)] == [False, True]
 
@@ -432,3 +555,18 @@ def test_a_dataset_states_its_images_as_they_are_counted(element, drop, images):
     assert stated_images(dataset.element_spec) == images
     if images:
         assert images == count_images(next(iter(dataset)))
+
+
+def test_parts_that_a_batch_packs_one_by_one_are_named_where_the_elements_have_them():
+    rows = tf.data.Dataset.from_tensor_slices(tf.ones([6, 4]))
+    ragged = rows.map(lambda row: {"x": tf.RaggedTensor.from_row_lengths(row, [1, 3]), "y": row})
+    for made, word in ((rows.map(tf.sparse.from_dense), "sparse"), (ragged, "ragged"), (rows, None)):
+        assert settings(made.batch(2).prefetch(1))["packed"] == word
+    assert settings(rows.batch(2).map(tf.sparse.from_dense))["packed"] is None, "made of a whole batch"
+
+
+def test_an_element_is_a_share_of_its_batch_in_values_and_bytes():
+    batch = {"x": tf.zeros([4, 3, 5]), "name": tf.constant(["ab", "c", "", "d"])}
+    assert element(batch, 4) == Made(16, 61)
+    assert element(tf.ragged.constant([[1], [2, 3, 4]]), 2).values == 3.5, "the ends of rows are values, too"
+    assert element(SimpleNamespace(), 1) is None

@@ -149,6 +149,33 @@ def test_a_copy_into_a_fused_batch_has_a_name_that_readers_know(pb, tmp_path, fu
     assert "ExecutorDoneCallback" not in dict(found)
 
 
+def test_an_allocation_counts_for_the_innermost_op_or_node_and_iterators_that_begin_are_counted(pb, tmp_path):
+    writer = Writer(pb)
+    plane = writer.plane("/host:CPU")
+    line = plane.lines.add(name="tf_data_iterator", timestamp_ns=1000)
+    for at in (0, 100_000_000):
+        writer.event(plane, line, "Iterator::Root::PaddedBatchV2", at, 90_000_000)
+        writer.event(plane, line, "MemoryAllocation", at + 1_000_000, 0, requested_bytes=64)
+        writer.event(plane, line, "photo/DecodeJpeg:DecodeJpeg", at + 10_000_000, 40_000_000)
+        writer.event(plane, line, "DecodeImageV2Op::JPEG", at + 11_000_000, 30_000_000)
+        for size in (3000, 24) if at else (2976,):
+            writer.event(plane, line, "MemoryAllocation", at + 12_000_000, 0, requested_bytes=size)
+        writer.event(plane, line, "MakeIterator::TensorSliceDataset", at + 60_000_000, 1000)
+    writer.event(plane, line, "MemoryAllocation", 95_000_000, 0, requested_bytes=10**9)
+    profile = xplane.read(writer.save(tmp_path / "a.xplane.pb")).run.profiler
+    assert profile.allocated_bytes == {"photo/DecodeJpeg:DecodeJpeg": 3000, "Iterator::Root::PaddedBatchV2": 64}
+    assert profile.begun == {"TensorSlice": 2}
+
+
+def test_an_allocation_on_a_thread_whose_spans_have_no_length_belongs_to_nobody(pb, tmp_path):
+    writer = Writer(pb)
+    plane = writer.plane("/host:CPU")
+    line = plane.lines.add(name="tf_data_iterator", timestamp_ns=1000)
+    writer.event(plane, line, "Iterator::Root::Prefetch", 0, 0)
+    writer.event(plane, line, "MemoryAllocation", 1_000_000, 0, requested_bytes=64)
+    assert xplane.read(writer.save(tmp_path / "a.xplane.pb")).run.profiler.allocated_bytes == {}
+
+
 def test_relative_and_absolute_line_times_give_the_same_trace(pb, tmp_path):
     relative, absolute = a_small_profile(pb), a_small_profile(pb)
     for plane in absolute.space.planes:

@@ -165,7 +165,6 @@ RECORDED = [
     ),
     ({"map_calls": 5, "deterministic": False, "accelerators": 3, "prefetch": 3}, "5232833c4f76efaf"),
     ({"latency_ms": 2.0, "bandwidth_mb_s": 20.0, "cache_hit": 0.5}, "35c7333f22c92f32"),
-    ({"map_calls": 2, "threads": 1, "accelerator_speed": 2.0, "prefetch": 1}, "11132a683045c255"),
 ]
 
 

@@ -1,5 +1,6 @@
 """What a notebook gets: paths, labels, classes, sizes, from the lab's set or a folder of the reader's own."""
 
+import io
 import os
 import re
 import sys
@@ -7,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from labkit.sources import photos
+from labkit.sources import pixels as labkit_pixels
 from labkit.sources.photo_files import generator
 
 
@@ -175,7 +178,7 @@ def spoil(own, what):
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
-        ("text", r"bad\.jpg is not a JPEG file but something else \(it starts with b'I am no '\)"),
+        ("text", r"bad\.jpg is not a JPEG or PNG file but something else \(it starts with b'I am no '\)"),
         ("cut short", r"bad\.jpg is cut short: it has no end-of-image marker"),
         ("cut short behind a thumbnail", r"bad\.jpg is cut short: it has no end-of-image marker"),
         ("cut in the header", r"bad\.jpg is cut short: it ends inside its header"),
@@ -185,7 +188,7 @@ def spoil(own, what):
         ("broken link", r"bad\.jpg is not a file: its link leads nowhere"),
         ("nested folder", r"bad\.jpg is a folder within a class: the layout is my photos/<class>/<photo>\.jpg"),
         ("loose photo", r"loose\.jpeg lies outside a class"),
-        ("empty class", r"dogs is empty: a class needs at least one JPEG"),
+        ("empty class", r"dogs is empty: a class needs at least one photo, JPEG or PNG"),
     ],
 )
 def test_what_is_not_a_photo_is_one_sentence_that_names_it(own, what, sentence):
@@ -199,16 +202,81 @@ def test_what_is_not_a_photo_is_one_sentence_that_names_it(own, what, sentence):
 def test_all_bad_files_are_named_at_once(own):
     bad = [own / "cats" / f"bad {n:02d}.jpg" for n in range(60)]
     for path in bad:
-        path.write_bytes(b"\x89PNG\r\n")
+        path.write_bytes(b"GIF89a")
     loose = spoil(own, "loose photo")
-    with pytest.raises(ValueError, match=r"^61 files are not photos:\n") as caught:
+    with pytest.raises(
+        ValueError, match=r"^61 files are not photos \(photos\.load\(…, skip_bad=True\) goes.*:\n"
+    ) as caught:
         photos.load(own)
     listed = str(caught.value).splitlines()[1:]
     assert listed[-1] == "  and 11 more"
     assert str(loose) in listed[0]
     assert listed[1:-1] == [
-        f"  {path} is not a JPEG file but a PNG image: convert it or take it away" for path in bad[:49]
+        f"  {path} is not a JPEG or PNG file but a GIF image: convert it or take it away" for path in bad[:49]
     ]
+
+
+def png(mode, **how):
+    """Return a drawing as a PNG file of a mode of Pillow, and its pixels as colours."""
+    drawn = Image.open(io.BytesIO(generator.make(2))).resize((40, 30)).convert(mode)
+    drawn.save(file := io.BytesIO(), "PNG", **how)
+    return file.getvalue(), np.asarray(drawn.convert("RGB"))
+
+
+def grey_of_16_bits():
+    import tensorflow as tf
+
+    return tf.io.encode_png(np.arange(1200, dtype=np.uint16).reshape(30, 40, 1) * 50).numpy()
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "L", "LA", "P", "1"])
+def test_png_photos_stand_beside_jpeg_ones_and_are_decoded_alike(own, mode):
+    import tensorflow as tf
+
+    data, pixels = png(mode)
+    (own / "cats" / "drawn.PNG").write_bytes(data)
+    (own / "cats" / "longer.png").write_bytes(data + bytes(5000))
+    album = photos.load(own)
+    assert len(album) == 8
+    assert album.note is None
+    for name in ("drawn.PNG", "longer.png"):
+        [path] = [path for path in album.paths if path.endswith(name)]
+        assert np.array_equal(tf.io.decode_jpeg(tf.io.read_file(path), 3, dct_method="INTEGER_ACCURATE"), pixels)
+    small = labkit_pixels.of(album, 8, progress=False)
+    assert small.images.shape == (8, 8, 8, 3)
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "sentence"),
+    [
+        (lambda data: data[: len(data) // 2], "is cut short: it has no end-of-image marker"),
+        (lambda data: data[:20], "is cut short: it ends inside its header"),
+        (lambda data: data[:20] + b"\xff" + data[21:], "is a damaged PNG file: its header does not agree"),
+        (lambda data: grey_of_16_bits(), "is a grey PNG of 16 bits, which libraries turn into 8 bits"),
+    ],
+)
+def test_a_png_that_cannot_be_read_alike_everywhere_is_one_sentence(own, spoiled, sentence):
+    (own / "cats" / "bad.png").write_bytes(spoiled(png("RGB")[0]))
+    with pytest.raises(
+        ValueError, match=rf"bad\.png {sentence}.*; photos\.load\(…, skip_bad=True\) goes on without it$"
+    ):
+        photos.load(own)
+
+
+@pytest.mark.parametrize("what", ["text", "cut short", "nested folder", "loose photo", "broken link"])
+def test_bad_files_are_left_out_where_that_is_asked_for_and_named(own, what):
+    bad = spoil(own, what)
+    album = photos.load(own, skip_bad=True)
+    assert len(album) == 6
+    assert str(bad) not in album.paths
+    assert re.match(rf"left out, as no photos \(1 in all\): .*{re.escape(bad.name)} ", album.note)
+
+
+def test_a_class_of_bad_files_is_refused_all_the_same(own):
+    (own / "dogs").mkdir()
+    (own / "dogs" / "a.jpg").write_text("I am no photo")
+    with pytest.raises(ValueError, match=r"dogs holds no whole photo, and a class needs at least one: .*a\.jpg is not"):
+        photos.load(own, skip_bad=True)
 
 
 @pytest.mark.parametrize(("source", "error"), [("", ValueError), (None, TypeError), (5, TypeError), (b"d", TypeError)])
@@ -238,7 +306,7 @@ def test_missing_empty_and_mistaken_folders_are_one_sentence_each(own, tmp_path)
         photos.load(own / "cats")
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("a")
-    with pytest.raises(ValueError, match=r"notes holds no folder of JPEGs"):
+    with pytest.raises(ValueError, match=r"notes holds no folder of photos"):
         photos.load(tmp_path / "notes")
 
 

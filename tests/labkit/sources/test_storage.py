@@ -270,17 +270,6 @@ def test_a_delayed_element_is_overtaken_and_not_changed(rewritten):
         storage.delayed(1, ms=-1)
 
 
-def test_pixels_come_back_from_a_modelled_cache_file_as_they_were(tmp_path):
-    images = tf.cast(tf.reshape(tf.range(24), [4, 2, 3]), tf.uint8)
-    pixels = tf.data.Dataset.from_tensor_slices((images, tf.range(4, dtype=tf.int64)))
-    kept = Storage("cache", 0.1, math.inf, "a test").cached(pixels, tmp_path)
-    assert kept.element_spec == pixels.element_spec
-    for (a, i), (b, j) in zip(pixels, kept, strict=True):
-        assert (a.numpy() == b.numpy()).all()
-        assert i == j
-    assert len(list(tmp_path.iterdir())) == 4
-
-
 def test_the_page_cache_adds_nothing(files):
     assert PRESETS["page cache"].read(files[0]).numpy() == tf.io.read_file(files[0]).numpy()
     assert PRESETS["page cache"].request_ms(10**9) == 0

@@ -58,6 +58,42 @@ def test_tfds_loads_the_set_without_network_and_without_our_code(home, tmp_path)
     assert ours == []
 
 
+AFTERWARDS = """
+import json, sys
+events = []
+sys.addaudithook(lambda event, _: events.append(event) if event.startswith("socket.") else None)
+if sys.argv[2] == "before":
+    import tensorflow_datasets as tfds
+from labkit import photos
+photos.load(scale="tiny", home=sys.argv[1], progress=False)
+import tensorflow_datasets as tfds
+for _ in range(2):
+    data = tfds.load("lab_photos")
+counts = {split: sum(1 for _ in data[split]) for split in data}
+attempts = sorted({e for e in events if e not in ("socket.__new__", "socket.bind", "socket.gethostname")})
+print(json.dumps([counts, attempts]))
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("imported", "packed"), [("before", False), ("after", False), ("after", True)])
+def test_after_the_photos_are_loaded_tfds_finds_them_by_name_alone(home, tmp_path, imported, packed):
+    """Whether it is imported before or after, and whether the photos are packed or not; nothing is put elsewhere."""
+    shutil.copytree(home, tmp_path / "home")
+    if not packed:
+        shutil.rmtree(tmp_path / "home" / "lab_photos")
+    (tmp_path / "user").mkdir()
+    command = [sys.executable, "-c", AFTERWARDS, str(tmp_path / "home"), imported]
+    own = {"HOME": str(tmp_path / "user"), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(command, env={**os.environ, **own}, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == [{"train": 140, "validation": 20}, []], "and it prints nothing"
+    assert "WARNING" not in done.stderr, "a notebook shows it in red"
+    assert tfds_sets.is_whole(tmp_path / "home", "tiny")
+    assert not list((tmp_path / "user").rglob("*.tfrecord*"))
+    assert {path.name for path in (tmp_path / "home").iterdir()} == {path.name for path in home.iterdir()}
+
+
 #: What tensorflow-datasets does beside another protobuf than its own, in Python and below it.
 LOUD = """
 import os, sys
@@ -247,17 +283,21 @@ def test_the_test_split_stands_in_where_there_is_no_validation(tmp_path):
     assert album.classes == ("a/b", "c")
 
 
-def test_a_set_of_png_images_is_refused_in_one_sentence(tmp_path):
+def test_a_set_of_png_images_is_copied_as_png_files(tmp_path):
+    import tensorflow as tf
     import tensorflow_datasets as tfds
 
-    images, labels = np.zeros((2, 8, 8, 3), np.uint8), np.array([0, 1])
+    images, labels = np.random.default_rng(0).integers(0, 255, (4, 8, 8, 1), np.uint8), np.array([0, 1, 0, 1])
     features = {
-        "image": tfds.features.Image(shape=(8, 8, 3), encoding_format="png"),
+        "image": tfds.features.Image(shape=(8, 8, 1), encoding_format="png"),
         "label": tfds.features.ClassLabel(num_classes=2),
     }
     packed(tmp_path, "pngs", {"train": dataset(images, labels)}, **features)
-    with pytest.raises(ValueError, match=r"'pngs' train photo 0 is not a JPEG file .*the lab reads JPEG photos only"):
-        photos.load("pngs", home=tmp_path, progress=False)
+    for _ in range(2):
+        album = photos.load("pngs", home=tmp_path, progress=False)
+        assert [Path(path).suffix for path in album.paths] == [".png"] * 4
+    decoded = [tf.io.decode_jpeg(tf.io.read_file(path), 3).numpy() for path in album.paths]
+    assert sorted(map(np.sum, decoded)) == sorted(3 * images.sum((1, 2, 3), int))
 
 
 def test_a_set_without_labels_is_refused_in_one_sentence(tmp_path):

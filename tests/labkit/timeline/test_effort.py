@@ -78,6 +78,21 @@ def test_where_threads_wait_for_a_core_all_shares_are_measured_by_those_that_had
     assert all(found[word].computes for word in WORDS)
 
 
+@settings(max_examples=30)
+@given(st.tuples(*[st.floats(0, 1)] * 3), st.integers(0, 99), st.floats(0, 12))
+def test_no_effort_is_more_than_the_cores_or_what_threads_computed_or_wanted(shares, seed, queue):
+    """Whatever the queue, and a function of Python, which holds one thread, never more than one core."""
+    asked = float(np.diff(recorded(shares, seed=seed).run.processor.cpu_ns).sum() / MS)
+    timeline = recorded(shares, seed=seed, queued_ms=queue * asked)
+    hardly = queue > 9.1 and asked > 0  # a tenth of the time, or less, they had a core
+    for word, effort in timeline.efforts.items():
+        assert 0 <= effort.low <= effort.high <= 2
+        assert effort.high <= 1 or word != "EagerPyFunc" or hardly
+        assert effort.cores <= asked / 1200 + 1e-6
+        if hardly:
+            assert effort.computes is None
+
+
 def test_without_samples_or_with_too_few_nothing_is_said():
     assert recorded((1, 1, 1), sampled=False).efforts == {}
     assert recorded((1, 1, 1), every_ms=400).efforts == {}

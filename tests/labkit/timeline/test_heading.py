@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from traces import job
 
 from labkit.common import other_programs
 from labkit.timeline.heading import heading
-from labkit.timeline.run import Host, OpTime
+from labkit.timeline.run import Host, OpTime, Profile, Totals
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
 
@@ -47,11 +49,10 @@ def test_it_names_what_is_waited_for_most(work, words):
     )
 
 
-def test_python_that_computes_is_said_to_hold_the_interpreter():
-    for computed, words in (9, "Python, which holds the interpreter"), (0, "a function of Python"):
-        times = {"PyFunc:PyFunc": OpTime(36 * MS, 4 * computed * MS)}
-        line = heading(turns(10, 5, ("PyFunc:PyFunc", "map", 9), op_times=times))
-        assert line.endswith(f"waits mostly for {words}"), computed
+def test_one_call_of_python_that_computes_is_not_said_to_hold_the_interpreter():
+    times = {"PyFunc:PyFunc": OpTime(36 * MS, 36 * MS)}
+    line = heading(turns(10, 5, ("PyFunc:PyFunc", "map", 9), op_times=times))
+    assert line.endswith("waits mostly for a function of Python")
 
 
 def test_where_nothing_waits_it_says_so():
@@ -62,7 +63,7 @@ def test_where_nothing_waits_it_says_so():
 
 
 def test_what_nobody_saw_is_nobody_s_fault():
-    assert heading(turns(10, 5)).endswith("waits mostly for what nobody saw")
+    assert heading(turns(10, 5)).endswith("waits mostly for something that the recording does not show")
     assert heading(Timeline(Trace.from_spans([]))) == "modelled · nothing was recorded"
     assert heading(Timeline(Trace.from_spans([Span("worker", "x", "decode", NOW, 9, -1)]))).count(" · ") == 1
 
@@ -90,6 +91,31 @@ def test_without_explanation_it_gives_nothing_away(wait, train, category):
     assert heading(Timeline(explained.trace, explain=False)) == "modelled · other programs took 0.9 of 2 cores"
     assert "\n" not in heading(explained)
     assert "accelerator busy" in heading(explained)
+
+
+def test_what_the_profiler_did_stands_over_the_picture_and_under_busy_in_the_text():
+    trace = job().with_run(
+        job=Totals(20, 640, 1.0), profiler=Profile(profiled_steps=3, distortion=0.31, note="a note."), noun="element"
+    )
+    said = ["The profiler watched 3 of 20 steps.", "Recording distorts: it adds 31 % to the CPU time of each element."]
+    line, text = heading(Timeline(trace)), str(Timeline(trace))
+    assert all(sentence.removesuffix(".") in line for sentence in said)
+    assert "a note" not in line
+    rows = text.splitlines()
+    at = next(number for number, row in enumerate(rows) if row.startswith("  accelerator busy"))
+    assert rows[at + 1].startswith("  recording ")
+    assert " ".join([*said, "Trust the order of spans"]) in " ".join(text.split())
+    assert "a note." in text
+    whole = job().with_run(job=Totals(3, 96, 1.0), profiler=Profile(profiled_steps=3))
+    assert "profiler" not in f"{heading(Timeline(whole))}{Timeline(whole)}"
+
+
+def test_the_text_begins_with_how_busy_and_what_to_change_and_a_blank_line():
+    above, _, below = str(turns(10, 5, ("x:DecodeJpeg", "decode", 9), origin="measured")).partition("\n\n")
+    first, advice = re.split(r"\n  (?=what to change)", above)
+    assert "accelerator busy 33 % · waits mostly for preparation: DecodeJpeg" in " ".join(first.split())
+    assert len(advice.split()) > 4
+    assert below.startswith("  run ")
 
 
 @settings(max_examples=50)

@@ -27,12 +27,14 @@ def modelled(costs, **knobs):
     return Timeline(simulate.run(Costs(train=1, **costs), Knobs(**{"batch_size": 4, "prefetch": 2, **knobs}), steps=30))
 
 
-def threads(name, category, count, busy_cores=None, *, cpus=2, queued_ms=None, kind="pipeline", ms=600, **facts):
+def threads(
+    name, category, count, busy_cores=None, *, cpus=2, queued_ms=None, kind="pipeline", ms=600, trains=False, **facts
+):
     """Return a timeline of so many threads in one op for 20 of 25 ms, which keep some cores busy meanwhile."""
     spans = [
         Span(f"worker {k}", name, category, NOW + t * MS, 20 * MS, -1) for k in range(count) for t in range(0, ms, 25)
     ]
-    spans.append(Span("consumer", "wait for batch", "wait", NOW, ms * MS, 0))
+    spans.append(Span("consumer", *(("train", "train") if trains else ("wait for batch", "wait")), NOW, ms * MS, 0))
     if busy_cores is not None:
         open_ms = [t // 25 * 20 + min(t % 25, 20) for t in range(0, ms + 1, 5)]
         facts["processor"] = {
@@ -127,6 +129,17 @@ def test_sixteen_threads_that_decode_on_two_cores_wait_for_a_core(queued_ms):
     share, waits = by_name(threads(DECODE, "decode", 16, 2.0, queued_ms=queued_ms))[DECODE]
     assert waits == CORE
     assert share == pytest.approx(2 / 16, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("others", "trains", "kind", "waits"),
+    [(0.1, False, "real", ""), (0.6, False, "real", CORE), (0.1, True, "real", CORE), (0.1, True, "modelled", "")],
+)
+def test_a_thread_that_is_queued_while_a_core_is_free_wakes_up_and_waits_for_no_core(others, trains, kind, waits):
+    facts = {"host": {"cpus": 2, "others": others}, "accelerator": {"name": "x", "kind": kind}, "trains": trains}
+    state = by_name(threads(DECODE, "decode", 1, 0.7, queued_ms=0.3 * 480, **facts))[DECODE]
+    assert state.waits == waits
+    assert state.share == pytest.approx(1.0 if not waits else 0.7, abs=0.02)
 
 
 def test_sixteen_threads_that_decode_and_leave_cores_free_wait_for_nobody_knows_what():

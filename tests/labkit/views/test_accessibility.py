@@ -5,6 +5,7 @@ Details of one module (the words of a lane, the target of a key that pans) are t
 
 from __future__ import annotations
 
+import io
 import itertools
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ import jupytext
 import nbformat
 import pytest
 from assistive import CONTRAST, FOCUS, STOPS, Page, ciede2000, nameless, tabbed
+from PIL import Image
 from timeline_page import ALL_LIVE, show_in
 from traces import job
 from vision import BLIND, lab
@@ -27,6 +29,7 @@ from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES
 from labkit.views.layout import LAYERS
 from labkit.views.layout import texts as layout_texts
+from labkit.views.picture import figure_html
 
 ROOT = Path(__file__).resolve().parents[3]
 STORED = [p for p in sorted((ROOT / "notebooks").rglob("*.ipynb")) if ".ipynb_checkpoints" not in p.parts]
@@ -311,9 +314,11 @@ def test_the_tables_for_screen_readers_hold_the_numbers(shown):
 def test_text_of_a_timeline_can_be_read(shown, scheme):
     page = shown(job(), job(wait=2), scheme=scheme)
     page.locator(".lt-lanes").focus()
-    for key in "n.?t":
+    for key in "n.?":
         page.keyboard.press(key)
     page.locator(".lt-legend button").first.click()  # off: still to be read
+    assert page.evaluate(CONTRAST, ".labkit-timeline") == []
+    page.evaluate("view.toggle('panel')")
     assert page.evaluate(CONTRAST, ".labkit-timeline") == []
 
 
@@ -339,6 +344,40 @@ def test_the_explorers_of_colab_need_no_mouse_either(colab, chromium, scheme):
         assert nameless(page, f"#page{number}") == []
         assert page.evaluate(CONTRAST, f"#page{number}") == []
         page.close()
+
+
+def seen_on_a_dark_page(chromium, colours):
+    """Return how colours of a light picture without a dark one look on a dark page."""
+    image = Image.new("RGB", (50 * len(colours), 10))  # no picture is shown smaller than 640 pixels
+    for k, color in enumerate(colours):
+        image.paste(color, (50 * k, 0, 50 * k + 50, 10))
+    image.save(out := io.BytesIO(), "webp", lossless=True)
+    page = chromium.new_page(viewport={"width": 1200, "height": 200})
+    picture = figure_html({"light": out.getvalue()}, "webp", image.width, "colours", "colours")
+    page.set_content(f'<!doctype html><body data-jp-theme-light="false">{picture}')
+    shot = Image.open(io.BytesIO(page.locator("img").screenshot())).convert("RGB")
+    page.close()
+    return ["#{:02x}{:02x}{:02x}".format(*shot.getpixel((50 * k + 25, 5))) for k in range(len(colours))]
+
+
+@pytest.mark.browser
+def test_a_light_picture_on_a_dark_page_has_nearly_the_dark_colours_and_its_words_can_be_read(chromium):
+    light, dark = (layout_texts.colours(name) for name in ("light", "dark"))
+    hollow = [k for k, layer in enumerate(LAYERS) if layer.look == "hollow"]
+    pairs = {light[name]: dark[name] for name in ("background", "lane", "ink", "muted", "gap")}
+    pairs |= {light["tint"][k]: dark["tint"][k] for k in hollow}
+    fills = [light["fill"][k] for k, layer in enumerate(LAYERS) if layer.look == "filled"]
+    colours = [*pairs, *fills, "#000000", light["on_gap"]]
+    seen = dict(zip(colours, seen_on_a_dark_page(chromium, colours), strict=True))
+    away = {color: ciede2000(lab(seen[color], "none"), lab(wanted, "none")) for color, wanted in pairs.items()}
+    assert max(away.values()) < 9, away
+    assert away[light["gap"]] < 6, "idle time stays red"
+    for one, other in itertools.combinations([*fills, light["gap"]], 2):
+        assert ciede2000(lab(seen[one], "none"), lab(seen[other], "none")) >= 10, (one, other)
+    grounds = [light["background"], light["lane"], *(light["tint"][k] for k in hollow)]
+    words = [*((light["ink"], ground) for ground in grounds), (light["muted"], light["background"])]
+    words += [(palette.text_on(fill), fill) for fill in [*fills, light["gap"]]]
+    assert [pair for pair in words if contrast(seen[pair[0]], seen[pair[1]]) < 4.5] == []
 
 
 # -- (d) headings, links, pages ---------------------------------------------------------------------
@@ -389,7 +428,7 @@ def pages(tmp_path_factory):
         patch.setenv("LABKIT_DATA", str(here / "data"))
         patch.setattr(gradebook, "session", gradebook.Journal())
         patch.setattr(predictions, "session", {})
-        grading.check("01.1", None)
+        grading.check("11.5", None)
         handin.submit("s1", folder=here / "results", quiet=True)
     made["class"] = handin.gather(here / "results").html()
     for name, text in made.items():

@@ -26,9 +26,9 @@ def test_the_level_stays_between_empty_and_full_and_changes_by_one(depth, load, 
     ns, level = buffer_chart.level(modelled(depth, load, train, warmup=warmup), depth)
     assert ns[0] == 0
     assert (np.diff(ns) >= 0).all()
-    assert set(np.abs(np.diff(level))) <= {1}
+    assert set(np.abs(np.diff(level))) <= {0, 1}  # what a waiting consumer takes at once never lies in the buffer
     assert level.min() >= 0
-    assert level.max() <= depth + 1  # the batch that a waiting consumer takes at once never lies in the buffer
+    assert level.max() <= depth
 
 
 def test_a_slow_producer_leaves_the_buffer_empty_and_a_quick_one_fills_it():
@@ -73,7 +73,7 @@ def test_the_picture_says_each_level_and_each_idle_time_in_words():
     figure = picture.figure("dark")
     assert len(figure.axes) == 2
     words = [text.get_text() for axes in figure.axes for text in axes.texts]
-    assert "idle 30 ms" in words
+    assert "idle 30.0 ms" in words
     assert picture.png()[:4] == b"\x89PNG"
 
 

@@ -229,13 +229,20 @@ def test_what_cannot_be_drawn_is_refused_in_one_sentence(make, words):
     assert "\n" not in str(refusal.value)
 
 
+class Swept(dict):
+    """Rounds by pipeline, as `Measures` has them, which may differ in number."""
+
+    noun = "row"
+
+
 def test_a_sweep_shows_every_round_and_what_a_gain_in_proportion_would_be():
     rates = {"a": [10, 12, 14], "b": [20], "c": [21]}
-    measured = {name: [MEASURE(rate) for rate in each] for name, each in rates.items()}
+    measured = Swept({name: [MEASURE(rate) for rate in each] for name, each in rates.items()})
     picture = charts.sweep(measured, [2, 4, 8], x_label="threads", title="Sweep")
     drawn = [list(line.get_ydata()) for line in axes_of(picture).lines if list(line.get_xdata()) == [2, 4, 8]]
     assert drawn == [[12, 20, 21], [12, 24, 48]]
     assert "12 [10–14]" in picture.text
+    assert "rows/s" in picture.text
     bounded = charts.sweep(measured, [2, 4, 8], x_label="threads", title="Sweep", cores=4)
     axes = axes_of(bounded)
     assert [12, 24, 24] in [list(line.get_ydata()) for line in axes.lines], "more cores than there are help nobody"

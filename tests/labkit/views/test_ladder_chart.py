@@ -75,6 +75,15 @@ def test_a_strip_holds_the_blocks_of_its_row():
             assert np.allclose(bars, [(p.min(), p.max() - p.min()) for p in paths], atol=0.02)
 
 
+def test_a_pipeline_that_waits_for_storage_does_not_compute():
+    def reads(name, category):
+        spans = [Span("consumer", "train step", "train", 0, 40 * MS, 0), Span("worker", name, category, 0, 40 * MS, -1)]
+        return Trace.from_spans(spans, kinds={"consumer": "consumer", "worker": "pipeline"}, window_ns=[0, 40 * MS])
+
+    strips = ladder_chart.strips({n: Timeline(reads(n, c)) for n, c in (("ReadFile", "read"), ("Decode", "decode"))})
+    assert ['class="decode" d="M' in strip for strip in strips.values()] == [False, True]
+
+
 def test_light_and_dark_show_the_runs_on_their_own_ground():
     from io import BytesIO
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from traces import crowd, gpu_job, noisy_job
 from traces import job as job_in_turns
 
+from labkit.timeline.causes.per_gap import word
 from labkit.timeline.intervals import Intervals, covered_until, edges_of, union
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
@@ -214,11 +215,11 @@ def test_lanes_of_threads_and_lanes_that_hardly_work_come_only_when_they_are_ask
     for mode in MODES:
         for item in (item for item in layout.rows(mode)["items"] if item["lane"] > 0):
             lane = layout.timelines[item["run"]].lanes[item["lane"]]
-            assert mode == "all lanes" or lane.share >= LEAST
+            assert mode == "all lanes" or lane.kind == "unit" or lane.share >= LEAST
             assert mode != "band" or lane.kind in ("stream", "unit", "script")
 
 
-def test_a_lane_below_two_percent_of_own_work_is_in_no_mode_but_the_last():
+def test_a_thread_below_two_percent_of_own_work_is_in_no_mode_but_the_last():
     spans = [Span("consumer", "train step", "train", i * MS, MS, i) for i in range(10)]
     spans += [
         Span("at work", "DecodeJpeg", "decode", 0, MS // 5, -1),
@@ -229,8 +230,8 @@ def test_a_lane_below_two_percent_of_own_work_is_in_no_mode_but_the_last():
     kinds = {"consumer": "consumer", "at work": "pipeline", "idle": "pipeline", "unit": "unit"}
     layout = TimelineLayout([Trace.from_spans(spans, kinds)])
     names = {mode: [item["name"] for item in layout.rows(mode)["items"]] for mode in MODES}
-    assert names["band"] == ["accelerator", BAND]
-    assert names["lanes"] == ["accelerator", BAND, "at work"]
+    assert names["band"] == ["accelerator", BAND, "unit"], "a part of a device is shown, however short its work is"
+    assert names["lanes"] == ["accelerator", BAND, "unit", "at work"]
     assert sorted(names["all lanes"]) == ["accelerator", "at work", "idle", BAND, "unit"]
 
 
@@ -363,7 +364,7 @@ def test_gaps_come_with_cause_and_with_what_was_waited_for():
     waited = {"start": causes.start_ns, "end": causes.end_ns, "lane": causes.lane, "name": causes.op}
     for name, column in waited.items():
         assert read.columns[f"runs.0.gap.for_{name}"].tolist() == column.tolist()
-    assert [about["kinds"][k] for k in read.columns["runs.0.gap.kind"]] == [c.kind for c in causes]
+    assert [about["kinds"][k] for k in read.columns["runs.0.gap.kind"]] == [word(c.kind) for c in causes]
     assert about["texts"] == {str(k): causes[k].text for k in range(len(causes))}
     assert any(read.columns["runs.0.gap.for_lane"] >= 0)
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 from PIL import Image
-from traces import MS, NOW, gpu_job, noisy_job, processes
+from traces import MS, NOW, gpu_job, noisy_job, partly_filled, processes
 from vision import BLIND, lab
 
 from labkit.common import palette
@@ -30,7 +30,7 @@ from labkit.timeline.trace import Span, Trace
 from labkit.views import static
 from labkit.views.layout import TimelineLayout
 from labkit.views.layout import texts as views_texts
-from labkit.views.layout.band import LAYERS
+from labkit.views.layout.band import FILLED, LAYERS, Band
 from labkit.views.layout.rows import BAND
 
 
@@ -203,13 +203,31 @@ def test_gaps_are_marked_with_their_length_and_the_text_has_the_same_numbers():
         assert f"{length} ms" in picture.text
 
 
-def test_shares_at_the_end_of_the_lanes_are_those_of_the_timeline():
+def test_shares_at_the_end_of_the_lanes_are_what_is_filled_in_them():
     timeline = Timeline(noisy_job(workers=2))
+    layout = TimelineLayout([timeline])
     picture = static.draw(timeline, lanes=[lane.name for lane in timeline.lanes])
-    for lane in timeline.lanes:
+    for k, lane in enumerate(timeline.lanes):
         if lane.kind != "wait":
-            assert f"{100 * lane.share:.1f} %" in words(picture.figure())
+            filled = (
+                Band(layout.kinds, 0, timeline, [lane]).threads(0, timeline.span_ns, 200)[:FILLED].sum(axis=0).mean()
+            )
+            share = lane.share if lane.kind == "accelerator" else filled
+            assert layout.runs[0]["lanes"][k]["busy"] in words(picture.figure())
+            assert float(layout.runs[0]["lanes"][k]["busy"].removesuffix(" %")) == pytest.approx(100 * share, abs=0.06)
             assert f"{100 * lane.share:.1f} %" in picture.text
+
+
+def test_a_thread_that_only_waits_is_not_busy():
+    spans = [Span("worker", "SingleElementIterator::FiniteTake::Sleep", "read", 0, 100 * MS, -1)]
+    spans += [
+        Span("consumer", "wait for batch", "wait", 0, 90 * MS, 0),
+        Span("consumer", "train step", "train", 90 * MS, 10 * MS, 0),
+    ]
+    layout = TimelineLayout([Timeline(Trace.from_spans(spans, {"worker": "pipeline", "consumer": "consumer"}))])
+    busy = {lane["name"]: lane["busy"] for lane in layout.runs[0]["lanes"]}
+    assert busy["worker"] == "0.0 %"
+    assert busy["accelerator"] == "10.0 %"
 
 
 @pytest.mark.parametrize("origin", ["measured", "modelled"])
@@ -314,6 +332,16 @@ def test_idle_time_has_the_one_strong_colour(look, blind):
     assert contrast(palette.text_on(look.gap), look.gap) >= 4.5
 
 
+@pytest.mark.parametrize("theme", THEMES)
+@pytest.mark.parametrize("share", [0.2, 0.45, 0.7, 0.95])
+def test_words_of_a_partly_filled_block_can_be_read(share, theme):
+    timeline = partly_filled(share)
+    figure = static.draw(timeline, lanes=["worker 1"]).figure(theme)
+    found = [(text.get_color(), text.get_bbox_patch()) for text in texts(figure) if text.get_text() == "decode"]
+    assert len(found) == 2
+    assert all(contrast(ink, to_hex(ground.get_facecolor())) >= 4.5 for ink, ground in found)
+
+
 # -- themes and files -----------------------------------------------------------------
 
 
@@ -336,13 +364,13 @@ def test_a_png_is_opaque_in_the_colour_of_its_theme(monkeypatch):
     assert background(picture.png()) == "#ffffff"
     monkeypatch.setenv("LABKIT_THEME", "dark")
     assert background(picture.png()) == THEMES["dark"].background
-    assert background(static.draw(noisy_job(), theme="light").png()) == "#ffffff"
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_a_picture_in_few_colours_keeps_those_of_its_legend_also_of_thin_lines(theme):
+def test_a_picture_in_few_colours_keeps_those_of_its_legend_also_of_thin_lines(theme, monkeypatch):
     """What waits has nothing but a line and a tint: a line that turns red would say something else."""
-    picture = static.draw(noisy_job(workers=6, images=24, host={"cpus": 2}), theme=theme)
+    monkeypatch.setenv("LABKIT_THEME", theme)
+    picture = static.draw(noisy_job(workers=6, images=24, host={"cpus": 2}))
     ((_, image),) = images(picture.html())
     seen = np.array(image.convert("RGB"), int).reshape(-1, 3)
     look, shown = views_texts.colours(theme), words(picture.figure())
@@ -371,7 +399,7 @@ def test_the_readers_own_style_changes_nothing():
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_pictures_are_saved_by_their_ending(tmp_path, ending):
-    path = static.draw(noisy_job(), title="A <title> & more").save(tmp_path / "new" / f"t.{ending}", theme="dark")
+    path = static.draw(noisy_job(), title="A <title> & more").save(tmp_path / "new" / f"t.{ending}", "dark")
     head = {"png": b"\x89PNG", "svg": b"<?xml"}[ending]
     assert path.read_bytes().startswith(head)
     with pytest.raises(ValueError, match=r"ends in '.gif'; allowed: .png, .svg"):
@@ -433,10 +461,9 @@ def test_where_nobody_looks_a_page_holds_the_png_that_every_notebook_needs(monke
 
 def test_a_chosen_theme_is_shown_on_every_page(monkeypatch):
     monkeypatch.setenv("LABKIT_THEME", "dark")
-    for picture in (static.draw(noisy_job()), static.draw(noisy_job(), theme="dark")):
-        ((tag, image),) = images(picture.html())
-        assert 'class="labkit-"' in tag, "no style hides or inverts it"
-        assert max(image.getpixel((0, 0))) < 64
+    ((tag, image),) = images(static.draw(noisy_job()).html())
+    assert 'class="labkit-"' in tag, "no style hides or inverts it"
+    assert max(image.getpixel((0, 0))) < 64
 
 
 def test_pyplot_is_never_involved():

@@ -15,10 +15,10 @@ from browser import settle
 from PIL import Image
 from playwright.sync_api import TimeoutError
 from timeline_page import encoded, labelled, show_in
-from traces import MS, crossing, crowd, job, noisy_job
+from traces import MS, circuit, crossing, crowd, job, noisy_job, partly_filled
 
 import labkit
-from labkit.common.palette import THEMES
+from labkit.common.palette import THEMES, contrast
 from labkit.timeline import perfetto
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Thread, Trace
@@ -44,8 +44,9 @@ def tab(chromium):
 def show(tab):
     """Return a function that shows timelines in the page and returns the page."""
 
-    def shown(*timelines, **look):
+    def shown(*timelines, theme="light", **look):
         tab.evaluate("window.done?.()")
+        tab.emulate_media(color_scheme=theme)
         tab.set_viewport_size({"width": 1100, "height": 900})
         show_in(tab, *timelines, **look)
         return tab
@@ -256,6 +257,38 @@ def test_texts_never_overlap_and_stay_inside(show):
     page.set_viewport_size({"width": 1100, "height": 900})
 
 
+#: The words through which the arrow of the selected gap runs; of the words of blocks: their ink, the last ground below
+#: them, and whether it is below all of them.
+ARROW = """() => { const holder = document.createElement('div'); holder.innerHTML = view.svg();
+  document.body.prepend(holder);
+  const found = (css) => [...holder.querySelectorAll(css)], told = (e, name) => e.getAttribute(name);
+  const box = (e) => { const { x, y, width, height: high } = e.getBBox();
+    return { x, y, right: x + width, low: y + high, middle: y + high / 2 }; };
+  const cut = (a, b) => a.x < b.right && b.x < a.right && a.y < b.middle + 4 && a.low > b.middle - 4;
+  const arrow = [found('path[stroke-width="7"]').at(-1), found('polygon').at(-1)].map(box);
+  const through = found('text').filter((t) => arrow.some((a) => cut(a, box(t)))).map((t) => t.textContent);
+  const all = found('rect, text').filter((e) => told(e, 'fill') !== 'none'), grounds = [];
+  for (const t of found('text[font-size="11"][text-anchor="middle"]')) {
+    const b = box(t), last = all.slice(0, all.indexOf(t)).findLast((e) => e.tagName === 'rect' && cut(box(e), b));
+    const r = box(last), below = r.x <= b.x && r.right >= b.right && r.y <= b.middle - 4 && r.low >= b.middle + 4;
+    grounds.push([t.textContent, told(t, 'fill'), told(last, 'fill'), below]); }
+  holder.remove();
+  return [through, grounds]; }"""
+
+
+@pytest.mark.parametrize("theme", sorted(THEMES))
+@pytest.mark.parametrize("share", [0.2, 0.45, 0.7, 0.95])
+def test_words_of_blocks_have_one_ground_and_no_arrow_through_them(show, theme, share):
+    page = show(partly_filled(share), theme=theme)
+    page.evaluate("view.selectGap(0, 1)")
+    for mode in MODES:
+        page.evaluate("(mode) => { view.mode = mode; view.redraw(); }", mode)
+        through, grounds = page.evaluate(ARROW)
+        assert through == []
+        assert [known for known in grounds if not known[3] or contrast(*known[1:3]) < 4.5] == []
+    assert {"DecodeJpeg", "step 0"} <= {words for words, *_ in grounds}
+
+
 def renamed(trace, lane="worker 1", name="tf.data in the consumer's thread"):
     """Return a trace with another name for one thread, and with TensorFlow's name for a modelled storage."""
     threads = tuple(Thread(name if t.name == lane else t.name, t.kind) for t in trace.threads)
@@ -339,6 +372,21 @@ def test_keys_zoom_and_pan_by_known_amounts_and_never_leave_the_run(show):
         page.keyboard.press("w")
     first, last = window(page)
     assert last - first == pytest.approx(100), "not below a tenth of a microsecond"
+
+
+def test_everything_leads_back_to_the_steps_that_were_shown_first(show):
+    page = show(job(), last=36 * MS)
+    page.locator(".lt-lanes").focus()
+    for key, wanted in (("0", 54 * MS), ("0", 36 * MS), ("w", None), ("0", 54 * MS), ("0", 36 * MS)):
+        page.keyboard.press(key)
+        assert wanted is None or window(page) == [0, wanted]
+
+
+def test_the_help_names_every_key(show):
+    page = show(job())
+    told = page.evaluate("[...view.help.querySelectorAll('kbd')].flatMap((k) => [k.textContent, k.dataset.keys ?? ''])")
+    keys = page.evaluate("[...view.root.querySelectorAll('[data-keys]')].flatMap((k) => k.dataset.keys.split(' '))")
+    assert {"k"} < set(keys) <= set(" ".join(told).split())
 
 
 def test_the_wheel_zooms_at_the_pointer_once_the_timeline_has_the_focus(show):
@@ -541,6 +589,17 @@ def test_measuring_by_hand_says_how_long_and_how_idle(show):
     assert first < a < b < last < b + 3 * MS
 
 
+def test_a_circuit_is_told_in_cycles(show):
+    page = show(circuit())
+    page.mouse.move(*place(page, "unit", 2.5 * MS))
+    tip = page.locator(".lt-tip").inner_text()
+    assert tip.splitlines()[:3] == ["10", "1 cycle · a value moves", "unit unit"]
+    page.mouse.click(*place(page, "consumer", 3.5 * MS))
+    assert "1 cycle, cycles 3 to 4" in detail(page)
+    assert "blocked: valid, not ready" in page.locator("body").inner_text()
+    assert not re.search(r"\d ms|accelerator", page.locator("body").inner_text())
+
+
 def test_search_counts_marks_and_walks(show):
     page = show(job())
     page.locator(".lt-lanes").focus()
@@ -623,6 +682,8 @@ def test_two_runs_begin_with_the_same_number_of_steps_and_what_follows_them_is_p
     page.evaluate("view.all(); view.redraw()")
     assert page.evaluate(seen, 24.5 * MS) == wanted, "all of it is asked for"
     assert not any(" steps: " in text for text in written(page))
+    twice = show(job(wait=14), job(), last=54 * MS)
+    assert twice.evaluate("view.compared") == 3, "the other one has taken six by then"
 
 
 # -- for those who cannot see it ---------------------------------------------------------------------
@@ -646,6 +707,17 @@ def test_t_and_escape_close_the_tables_from_inside_and_give_the_focus_back(show)
         assert panel.is_hidden()
         assert page.evaluate("document.activeElement === view.canvas"), (region, closes)
         assert page.locator(f"[name={'panel' if opens == 't' else 'help'}]").get_attribute("aria-expanded") == "false"
+
+
+def test_tables_and_help_take_turns(show):
+    page = show(job())
+    page.locator(".lt-lanes").focus()
+    for key, wanted in (("?", [True, False]), ("t", [False, True])):
+        page.keyboard.press(key)
+        assert page.evaluate("['help', 'panel'].map((name) => !view[name].hidden)") == wanted
+    assert page.evaluate("document.activeElement === view.panel")
+    page.evaluate("view.toggle('help')")
+    assert page.evaluate("['help', 'panel'].map((name) => view.button(name).ariaExpanded)") == ["true", "false"]
 
 
 def test_words_in_tables_stand_on_the_left_in_jupyterlab_too(show):
