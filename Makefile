@@ -17,7 +17,9 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # So many files of tests at a time, since many wait; the tests of one file share what they open.
 WORKERS := 4
-SPREAD  = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# A process that crashes ends the run, and its test is named: pytest-xdist waits for ever for what a new one should do.
+NUMBER  = --max-worker-restart=0 -n
+SPREAD  = $(NUMBER) $(WORKERS) --dist loadfile --no-loadscope-reorder
 # The files that hold tests with this mark: to collect all of them would take longer than to run these.
 MARKED  = $$(grep -rl --include=test_*.py 'mark[.]$(1)' tests)
 COUNT   = $$(grep -rho --include=test_*.py 'mark[.]$(1)\b' tests | wc -l)
@@ -84,7 +86,7 @@ test-xprof: $(READY) #! compare time by op and waits with xprof, in an environme
 
 test-loaders: $(LOADERS)/.ready #! record PyTorch, Grain and DALI, in an environment of their own (2 GB)
 	@$(BIN)/labkit data --scale tiny
-	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -n 2 --dist loadfile -m "loaders and not alone" $(call MARKED,loaders)
+	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest $(NUMBER) 2 --dist loadfile -m "loaders and not alone" $(call MARKED,loaders)
 	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest $(TAKEN) -m "loaders and alone" $(call MARKED,loaders)
 
 test-kernels: $(READY) $(TOOLS)/.ready oclgrind #! run every OpenCL kernel under Oclgrind, and five planted bugs; place a circuit
@@ -92,7 +94,7 @@ test-kernels: $(READY) $(TOOLS)/.ready oclgrind #! run every OpenCL kernel under
 	@$(TOOLS)/bin/python -m pytest -m circuits $(call MARKED,circuits)
 
 test-site: $(READY) chromium site #! open every page of the site in a browser: links, keys, themes, a phone, no scripts, axe
-	@$(BIN)/python -m pytest -n $(WORKERS) -m site tests/site
+	@$(BIN)/python -m pytest $(NUMBER) $(WORKERS) -m site tests/site
 
 test-all: test test-notebooks test-long test-colab test-xprof test-loaders test-kernels test-site #! all of these, before a release
 
@@ -120,8 +122,8 @@ on-gpu: $(READY) #! what make gpu runs, in the environment that it has made
 
 seeds: $(READY) $(LOADERS)/.ready #! run every test that draws random numbers under SEEDS seeds (200); hours
 	@$(BIN)/labkit data --scale tiny
-	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest -n $(WORKERS) -q -m "random and not loaders" --seeds $(or $(SEEDS),200) tests
-	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest -n 2 -q -m "random and loaders" --seeds $(or $(SEEDS),200) $(call MARKED,loaders)
+	@TF_USE_LEGACY_KERAS=1 $(BIN)/python -m pytest $(NUMBER) $(WORKERS) -q -m "random and not loaders" --seeds $(or $(SEEDS),200) tests
+	@TF_USE_LEGACY_KERAS=1 $(LOADERS)/bin/python -m pytest $(NUMBER) 2 -q -m "random and loaders" --seeds $(or $(SEEDS),200) $(call MARKED,loaders)
 
 release: $(READY) #! make the student versions of the problem sets in build/assignments/release
 	@$(BIN)/labkit assignments release

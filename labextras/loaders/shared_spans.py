@@ -66,6 +66,8 @@ class ProcessSpans:
     ----------
     control : mmap
         The page that all processes share; its first byte is 1 while the window is open.
+    open : dict
+        For each thread, by ``threading.get_ident``, what `timed` has open in it, the innermost last.
     """
 
     def __init__(self, folder: str | os.PathLike[str], started_ns: int | None = None) -> None:
@@ -80,6 +82,7 @@ class ProcessSpans:
         self._slots, self._threads = itertools.count(), itertools.count()
         self._names: dict[tuple[str, str], int] = {}
         self._lock, self._local = threading.Lock(), threading.local()
+        self.open: dict[int, list[str]] = {}
         self._write(
             pid=os.getpid(), parent=os.getppid(), began=clock(), started=started_ns, shared=shared_mb(os.getpid())
         )
@@ -105,9 +108,9 @@ class ProcessSpans:
                 own = {thread.ident for thread in threading.enumerate() if thread.name.startswith("labkit ")}
                 frames = {thread: frame for thread, frame in sys._current_frames().items() if thread not in own}
                 looks += 1
-                for frame in frames.values():
-                    if found := _inside(frame):
-                        counted[found] += every
+                for thread, frame in frames.items():
+                    if (called := _called(frame)) is not None and (open_ones := self.open.get(thread, ())[-1:]):
+                        counted[(*open_ones, called)] += every
                 at = {thread: (id(frame), frame.f_lasti) for thread, frame in frames.items()}
                 every, before = min(2 * every, _SELDOM) if at == before else 1, at
             if counted and (looks >= _LOOKS or self.control[0] != 1):
@@ -198,28 +201,30 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
         spans = in_window()
         if spans is None:
             return function(*args, **kwargs)
-        span = spans.begin(text if isinstance(text, str) else text(*args, **kwargs), category)
+        called = text if isinstance(text, str) else text(*args, **kwargs)
+        span, open_ones = spans.begin(called, category), spans.open.setdefault(threading.get_ident(), [])
+        open_ones.append(called)
         try:
             return function(*args, **kwargs)
         finally:
+            open_ones.pop()
             spans.end(span)
 
     wrapper._labkit_times = function  # type: ignore[attr-defined]
     return wrapper
 
 
-def _inside(frame: FrameType | None) -> tuple[str, str] | None:
-    """Return the span that a thread is in, and the function of a library that it has called there, "" for own code.
+def _called(frame: FrameType | None) -> str | None:
+    """Return the function of a library that a thread has called in a call that `timed` times, "" for own code.
 
-    The function of a library is the first one on the way in, as readers call it; a span's own function is none.
+    It is the first one on the way in, as readers call it; a span's own function is none. None outside of such calls.
+    The local variables of another thread are left alone: to ask a frame that runs for them has crashed the interpreter.
     """
     inner = found = ""
     while frame is not None:
         code = frame.f_code
         if code.co_name == "wrapper" and code.co_filename == __file__:
-            seen = frame.f_locals  # which Python makes anew for whoever asks
-            text = seen["text"]
-            return (text if isinstance(text, str) else text(*seen["args"], **seen["kwargs"])), inner
+            return inner
         inner = found
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
         if "-packages" in code.co_filename or package in _OF_PYTHON:

@@ -202,16 +202,9 @@ def check_names(what: str, given: Iterable[str], allowed: Collection[str]) -> No
 
 
 def _held(
-    name: str,
-    value: Any,
-    found: Any,
-    kind: str,
-    least: float | None,
-    most: float | None,
-    unit: str,
-    other: str,
+    name: str, value: Any, found: Any, kind: str, least: float | None, most: float | None, unit: str, other: str,
     above: float | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     """Return the number `found` in a value; raise the sentence where there is none, or it is not within its limits."""
     low, high = -math.inf if least is None else least, math.inf if most is None else most
     if found is not None and low <= found <= high and (above is None or found > above):

@@ -14,7 +14,7 @@ import time
 from array import array
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from types import FrameType
+from typing import Any
 
 import numpy as np
 import psutil
@@ -30,6 +30,8 @@ SOON, SOON_S = 200, 0.001
 
 #: What a function of Python may return that TensorFlow makes a tensor of value by value.
 _TAKEN_APART = (list, tuple, int, float)
+#: Where TensorFlow calls a function of Python, and where it makes tensors of what one returned.
+_OF_TENSORFLOW = ("tensorflow.python.ops.script_ops", "tensorflow.python.framework.tensor_conversion_registry")
 
 #: A trace keeps no more samples than this; of more, every second, third, … one.
 MOST = 600
@@ -40,8 +42,6 @@ class Sampler(contextlib.AbstractContextManager):
 
     Parameters
     ----------
-    soon : int
-        So many samples at the beginning come faster than the others.
     tree : bool
         Count the threads of this process and of those that it started, and take no samples: the clock of one process
         would say nothing about the work of the others.
@@ -59,18 +59,19 @@ class Sampler(contextlib.AbstractContextManager):
     consumer_ns : int or None
         How long the thread that called `start` computed and waited for a core, both together.
     converting : float
-        Of the samples in which a thread called a function of Python for TensorFlow, the share in which one made
-        tensors of lists or single numbers that it had returned.
+        The share of the time in functions of Python that TensorFlow called in which it made tensors of the lists and
+        single numbers that they had returned.
     """
 
-    def __init__(self, *, soon: int = SOON, tree: bool = False) -> None:
-        self.soon, self.tree = soon, tree
+    def __init__(self, *, tree: bool = False) -> None:
+        self.tree = tree
         self.samples: list[tuple[int, int]] = []
         self.queued_ns: int | None = None
         self.threads: list[tuple[int, int, int, int]] = []
         self.consumer_ns: int | None = None
         self.converting = 0.0
         self._thread: threading.Thread | None = None
+        self._calls = contextlib.ExitStack()
 
     def __exit__(self, *_: object) -> None:
         """Stop."""
@@ -83,6 +84,11 @@ class Sampler(contextlib.AbstractContextManager):
         self._began, self._starter = time.perf_counter_ns(), str(threading.get_native_id())
         self._thread = threading.Thread(target=self._run, name="labkit processor clock", daemon=True)
         if not self.tree:
+            self._called, self._converted = array("q"), array("q")
+            functions, tensors = map(sys.modules.get, _OF_TENSORFLOW)
+            self._time(getattr(functions, "FuncRegistry", None), "__call__", self._called)
+            self._time(getattr(functions, "FuncRegistry", None), "_convert", self._converted)
+            self._time(tensors, "convert", self._converted)
             self._thread.start()
 
     def stop(self) -> None:
@@ -94,6 +100,9 @@ class Sampler(contextlib.AbstractContextManager):
         if self._thread.is_alive():  # none that counts a tree is
             self._thread.join()
         self._thread = None
+        self._calls.close()
+        if not self.tree:
+            self.converting = sum(self._converted) / max(1, sum(self._called))
         window = time.perf_counter_ns() - self._began
         if self._before and (now := _scheduled(self.tree)):
             # A thread that is new has counted since it began, one that has ended is not there any more.
@@ -109,31 +118,44 @@ class Sampler(contextlib.AbstractContextManager):
         taken = np.array(self._taken, np.int64).reshape(-1, 2)
         self.samples = [tuple(row) for row in taken[:: 1 + len(taken) // MOST].tolist()]
 
+    def _time(self, owner: Any, name: str, took: array[int]) -> None:
+        """Put a clock before a function of TensorFlow until the end, where this TensorFlow has it.
+
+        A look at the stacks would need the local variables of other threads: to ask a frame that runs for them has
+        crashed the interpreter.
+        """
+        if (kept := vars(owner).get(name) if owner else None) is None:
+            return
+        function = getattr(owner, name)
+
+        def timed(*given: Any, **named: Any) -> Any:
+            if took is self._converted and not (given and type(given[0]) in _TAKEN_APART and _of_a_result()):
+                return function(*given, **named)
+            began = time.perf_counter_ns()
+            try:
+                return function(*given, **named)
+            finally:
+                took.append(time.perf_counter_ns() - began)
+
+        self._calls.callback(setattr, owner, name, kept)
+        setattr(owner, name, staticmethod(timed) if isinstance(kept, staticmethod) else timed)
+
     def _run(self) -> None:
-        calls = converting = 0
         while True:
             self._taken.extend((time.perf_counter_ns(), time.process_time_ns()))
-            stands = [_called(frame) for frame in sys._current_frames().values()]
-            calls, converting = calls + any(call for call, _ in stands), converting + any(apart for _, apart in stands)
-            self.converting = converting / max(1, calls)
-            if self._end.acquire(timeout=SOON_S if len(self._taken) < 2 * self.soon else PERIOD_S):
+            if self._end.acquire(timeout=SOON_S if len(self._taken) < 2 * SOON else PERIOD_S):
                 self._taken.extend((time.perf_counter_ns(), time.process_time_ns()))
                 return
 
 
-def _called(frame: FrameType | None) -> tuple[bool, bool]:
-    """Return whether a thread stands in a function of Python that TensorFlow calls, and takes its lists apart there."""
-    apart = False
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if "tensorflow" in file:
-            apart = apart or type(frame.f_locals.get("value")) in _TAKEN_APART
-        elif "numpy" not in file:
-            apart = False  # what a function of the reader does for itself
+def _of_a_result() -> bool:
+    """Return whether the caller makes a tensor of what a function of Python returned, not of what that function has."""
+    frame = sys._getframe(2)
+    while frame is not None and ("tensorflow" in (file := frame.f_code.co_filename) or "numpy" in file):
         if file.endswith("script_ops.py"):
-            return True, apart
+            return True
         frame = frame.f_back
-    return False, False
+    return False
 
 
 def _scheduled(tree: bool) -> dict[str, tuple[int, int, int]]:

@@ -71,14 +71,9 @@ class TimelineWidget(anywidget.AnyWidget):
     look = traitlets.Dict().tag(sync=True)
 
     def __init__(
-        self,
-        timeline: Timeline | Trace,
-        after: Timeline | Trace | None = None,
-        *,
-        labels: Sequence[str] = ("before", "after"),
-        title: str | None = None,
-        steps: int | None = None,
-    ) -> None:
+        self, timeline: Timeline | Trace, after: Timeline | Trace | None = None, *,
+        labels: Sequence[str] = ("before", "after"), title: str | None = None, steps: int | None = None,
+    ) -> None:  # fmt: skip
         self._labels, self._title, self._steps = labels, title, steps
         block = self._build(timeline, after)
         self._key = _digest(block)
@@ -212,13 +207,9 @@ def script_of(module: Path) -> str:
 
 
 def show(
-    timeline: Timeline | Trace,
-    after: Timeline | Trace | None = None,
-    *,
-    labels: Sequence[str] = ("before", "after"),
-    title: str | None = None,
-    steps: int | None = None,
-) -> TimelineWidget:
+    timeline: Timeline | Trace, after: Timeline | Trace | None = None, *,
+    labels: Sequence[str] = ("before", "after"), title: str | None = None, steps: int | None = None,
+) -> TimelineWidget:  # fmt: skip
     """Show one timeline, or two on one time axis, to zoom, to point at and to search.
 
     Parameters

@@ -320,17 +320,10 @@ class ProfilerWindow:
 
 
 def drive(
-    dataset: Any,
-    accelerator: Any,
-    steps: int | None,
-    warmup: int,
-    *,
-    label: str = "the pipeline",
-    max_events: int | None = 500_000,
-    on_step: Callable[[int, int, int, int], Any] = lambda *_: None,
-    keep: str | os.PathLike[str] | None = None,
-    watch: Any = None,
-) -> Drive:
+    dataset: Any, accelerator: Any, steps: int | None, warmup: int, *, label: str = "the pipeline",
+    max_events: int | None = 500_000, on_step: Callable[[int, int, int, int], Any] = lambda *_: None,
+    keep: str | os.PathLike[str] | None = None, watch: Any = None,
+) -> Drive:  # fmt: skip
     """Drive `dataset` into `accelerator`: the first batch, the rest of the warm-up, then the steps.
 
     Parameters

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 import threading
 import time
 from pathlib import Path
@@ -159,21 +160,37 @@ def test_an_end_that_is_interrupted_can_be_made_once_more(monkeypatch):
 
 
 @pytest.mark.parametrize("lists", [True, False])
-@pytest.mark.parametrize("how", ["types", "signature"])
-def test_samples_see_whether_tensors_are_made_of_lists(how, lists):
-    """An array is handed over at once, however little its generator does."""
-    import tensorflow as tf
+@pytest.mark.parametrize("how", ["types", "signature", "numpy function", "eager function"])
+def test_the_time_is_taken_in_which_tensors_are_made_of_lists(monkeypatch, how, lists):
+    """An array is handed over at once, however little a generator does; what a function has for itself is no result.
 
+    The stacks of other threads are left alone: to ask a frame that runs for its variables has crashed the interpreter.
+    """
+    import tensorflow as tf
+    from tensorflow.python.framework import tensor_conversion_registry
+    from tensorflow.python.ops import script_ops
+
+    def own(_):
+        tf.constant(numbers.tolist())
+        return [value]
+
+    monkeypatch.setattr(sys, "_current_frames", lambda: pytest.fail("it reads the stack of another thread"))
     numbers = np.random.default_rng(1).random(100_000)
     value = numbers.tolist() if lists else numbers
-    given = {
-        "types": {"output_types": tf.float64},
-        "signature": {"output_signature": tf.TensorSpec([None], tf.float64)},
-    }
-    data = tf.data.Dataset.from_generator(lambda: itertools.repeat(value), **given[how])
+    given = {"output_types": tf.float64}
+    if how == "signature":
+        given = {"output_signature": tf.TensorSpec([None], tf.float64)}
+    if how in ("types", "signature"):
+        data = tf.data.Dataset.from_generator(lambda: itertools.repeat(value), **given)
+    else:
+        call, does = (tf.numpy_function, lambda _: [value]) if how == "numpy function" else (tf.py_function, own)
+        data = tf.data.Dataset.range(10**6).map(lambda i: call(does, [i], [tf.float64]))
+    before = vars(script_ops.FuncRegistry).copy(), tensor_conversion_registry.convert
     with Sampler() as sampler:
         sampler.start()
         for _ in data.take(40 if lists else 400):
             pass
         sampler.stop()
     assert (sampler.converting >= 0.25) == lists
+    assert sampler.converting <= 1
+    assert (vars(script_ops.FuncRegistry).copy(), tensor_conversion_registry.convert) == before
