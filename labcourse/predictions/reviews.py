@@ -98,15 +98,16 @@ class Summary(Tabular):
 
     def table(self) -> Table:
         """Return the predictions, and the notes below them."""
-        rows = [(p.name, *p.cells, p.verdict) for p in self.predictions]
-        head = ("prediction", "you", "model", "measured", "your error", "model's error", "verdict")
-        return Table(head if rows else (), rows, notes=self.notes)
+        cells = [(p.name, *p.cells, p.verdict) for p in self.predictions]
+        rows = [(*c[:2], *c[3:5], c[6]) for c in cells]
+        models = Table(("prediction", "model", "its error"), [(c[0], c[2], c[5]) for c in cells if c[2] != "–"])
+        head, title = ("prediction", "you", "measured", "your error", "verdict"), "what the models said"
+        return Table(head if rows else (), rows, notes=self.notes, more=[models] * bool(models.rows), more_title=title)
 
     @property
     def notes(self) -> list[str]:
         """The lines below the table: how many are right, the median errors."""
-        given = [p for p in self.predictions if p.value is not None]
-        seen = [p for p in given if p.measured is not None]
+        seen = [p for p in self.predictions if None not in (p.value, p.measured)]
         if not self.predictions:
             return ["No prediction has been committed yet: predictions.commit('02.gain', 1.3, unit='times')."]
         lines = [f"{sum(p.right for p in seen)} of {len(seen)} measured predictions are right."]
@@ -114,13 +115,13 @@ class Summary(Tabular):
             lines.append(f"The spread was too wide to tell for {unclear} of them.")
         if unjudged := sum(p.verdict == UNJUDGED for p in seen):
             lines.append(f"Not judged, as the measurement has no verdict: {unjudged} of them.")
-        if left := len(self.predictions) - len(given):
+        if left := sum(p.value is None for p in self.predictions):
             lines.append(f"No prediction was given for {left} of {len(self.predictions)}: they do not count.")
         points = [q for p in self.predictions if p.measured is not None for q in p.points if not q.doubt]
         own = [p.error for p in points if p.value is not None]
         for owner, errors in (("Your", own), ("The models'", [p.model_error for p in points])):
             if known := [abs(error) for error in errors if error is not None]:
-                median, among = 100 * statistics.median(known), f"{len(known)} of {len(errors)} measured"
+                median, among = 100 * statistics.median(known), f"{len(known)} of {len(errors)} measured figures"
                 lines.append(f"{owner} median error: {median:,.0f} % ({among}).")
         if self.damaged:
             lines.append(f"{self.damaged} file{'s' * (self.damaged > 1)} of predictions could not be read: left out.")

@@ -218,6 +218,7 @@ def schemes(*uris: str) -> Table:
         # As in TensorFlow's ParseURI (tensorflow/core/platform/path.cc).
         scheme, host, path = re.fullmatch(r"(?s:(?:([a-zA-Z][0-9a-zA-Z.]*)://([^/]*))?(.*))", uri).groups("")
         path, parameters = protocol.split(path) if scheme == "smartssd" else (path, "")
-        cells = (scheme, host, path, parameters, "yes" if scheme in known else "no")
+        path += f" with {parameters}" * bool(parameters)
+        cells = (scheme, host, path, "yes" if scheme in known else "no")
         rows.append((uri, *(cell or "none" for cell in cells)))
-    return Table(("name", "scheme", "host", "path", "parameters", "filesystem here"), rows, notes=_NOTES)
+    return Table(("name", "scheme", "host", "path", "filesystem here"), rows, notes=_NOTES)

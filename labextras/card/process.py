@@ -66,7 +66,7 @@ class Running(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """Return one line for a terminal."""
-        work = f"{self.requests:,} requests, {self.images:,} images in {self.batches:,} batches"
+        work = f"requests: {self.requests:,}, images: {self.images:,}, batches: {self.batches:,}"
         return f"{self.name}: {self.root} on {self.device}, {'writable, ' * self.writable}process {self.pid}, {work}"
 
 

@@ -17,7 +17,7 @@ class Html(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Table:
     """Rows of text under a row of headings, with sentences below.
 
@@ -77,7 +77,7 @@ class Table:
         below = ["", f"{self.more_title}:", *(line for part in self.more for line in _lines(part))] if self.more else []
         return [*above, *text, *([""] if self.notes and self.rule else []), *self.notes, *below]
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         """Return the table as text."""
         return "\n".join(self.lines())
 

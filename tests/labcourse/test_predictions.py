@@ -196,8 +196,8 @@ def test_three_dots_are_no_prediction_and_count_nowhere():
     assert [p.verdict for p in table.predictions] == ["no prediction", "right"]
     assert "1 of 1 measured predictions" in str(table)
     assert "No prediction was given for 1 of 2" in str(table)
-    assert "Your median error: 0 % (1 of 1 measured)." in str(table)
-    assert "The models' median error: 5 % (1 of 2 measured)." in str(table), "what has no model is not hidden"
+    assert "Your median error: 0 % (1 of 1 measured figures)." in str(table)
+    assert "The models' median error: 5 % (1 of 2 measured figures)." in str(table), "what has no model is not hidden"
     restart()
     assert str(predictions.summary()) == str(table), "another kernel reads the same"
 

@@ -48,7 +48,7 @@ _TARGET_MHZ = 400
 _INNER = "inner"
 
 #: The columns of `compare`.
-_HEAD = "circuit", "interval", "MHz, median [five seeds]", "million values/s", "cells", "registers", "memories"
+_HEAD = "circuit", "interval", "MHz, median [five seeds]", "cells", "memories"
 
 
 def module(name: str) -> ModuleType:
@@ -301,15 +301,17 @@ def compare(*names: str) -> Table:
         If one has changed since it was placed.
     """
     circuits = {name: place(name) for name in names}
-    rows = []
+    rows, further = [], []
     for name, placed in circuits.items():
         (low, high), interval = placed.spread, CIRCUITS[name].interval
-        clock, rate = f"{placed.mhz:.0f} [{low:.0f}–{high:.0f}]", f"{placed.mhz / interval:.1f}"
-        used = (f"{count:,}" for count in (placed.cells, placed.registers, placed.memories))
-        rows.append((name, f"{interval}", clock, rate, *used))
+        clock = f"{placed.mhz:.0f} [{low:.0f}–{high:.0f}]"
+        rows.append((name, f"{interval}", clock, f"{placed.cells:,}", f"{placed.memories:,}"))
+        further.append((name, f"{placed.mhz / interval:.1f}", f"{placed.registers:,}"))
     chips = dict.fromkeys(f"Chip: {CHIPS[one.chip][0]}, speed {one.speed}" for one in circuits.values())
     notes = ["; ".join(chips) + ". A cell is a look-up table of four inputs, a memory a block of 18 kilobits."]
-    return Table(_HEAD, rows, right=range(1, 7), notes=[*notes, *dict.fromkeys(one.when for one in circuits.values())])
+    notes += dict.fromkeys(one.when for one in circuits.values())
+    more = Table(("circuit", "million values/s", "registers"), further, right=(1, 2))
+    return Table(_HEAD, rows, right=range(1, 5), notes=notes, more=[more], more_title="values per second, registers")
 
 
 # -- anew ---------------------------------------------------------------------------------

@@ -274,10 +274,10 @@ def test_every_method_of_tensorflows_class_does_what_its_row_says(ssd, images):
 def test_a_name_is_taken_apart_and_its_filesystem_told():
     table = card.schemes("smartssd://photos/a/b.jpg?size=224", "s3://bucket/a?b=c", "a/b", "file:///a")
     assert [row[1:] for row in table.rows] == [
-        ("smartssd", "photos", "/a/b.jpg", "size=224", "yes"),
-        ("s3", "bucket", "/a?b=c", "none", "no"),
-        ("none", "none", "a/b", "none", "yes"),
-        ("file", "none", "/a", "none", "yes"),
+        ("smartssd", "photos", "/a/b.jpg with size=224", "yes"),
+        ("s3", "bucket", "/a?b=c", "no"),
+        ("none", "none", "a/b", "yes"),
+        ("file", "none", "/a", "yes"),
     ]
     for uri, *_, has in card.schemes().rows:
         if not uri.startswith("gs:"):  # would ask a server
