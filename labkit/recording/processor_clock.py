@@ -151,8 +151,8 @@ class Sampler(contextlib.AbstractContextManager):
 def _of_a_result() -> bool:
     """Return whether the caller makes a tensor of what a function of Python returned, not of what that function has."""
     frame = sys._getframe(2)
-    while frame is not None and ("tensorflow" in (file := frame.f_code.co_filename) or "numpy" in file):
-        if file.endswith("script_ops.py"):
+    while frame is not None and (module := str(frame.f_globals.get("__name__"))).startswith(("tensorflow.", "numpy.")):
+        if module.endswith(".script_ops"):
             return True
         frame = frame.f_back
     return False
