@@ -92,8 +92,8 @@ def draw(seed: int, booked: bool = True) -> Drill:
     Parameters
     ----------
     seed : int
-        From 0 to 10**18. As many seeds in a row as a block has, 42, counted from 0, draw each diagnosis at least once;
-        14 of them are faults of the machine.
+        From 0 to 10**18. As many seeds in a row as a block has, 84, counted from 0, draw each diagnosis at least once;
+        28 of them are faults of the machine.
     booked : bool
         Whether what is checked counts as the reader's own work; what a notebook solves for everybody does not.
 

@@ -94,8 +94,8 @@ discrepancy.gallery(coarser, title="One number for each 2×2 or 8×8 pixels")
 
 # %%
 row, column = min(23, height // 8 - 1), min(28, width // 8 - 1)  # any other block will do
-block = y[8 * row : 8 * row + 8, 8 * column : 8 * column + 8] - 128
-print(block.round().astype(int))
+luma = y[8 * row : 8 * row + 8, 8 * column : 8 * column + 8] - 128
+print(luma.round().astype(int))
 
 # %% [markdown]
 # The *discrete cosine transform* (DCT) writes the block as a sum of 64 pictures of waves. Its 64 *coefficients* say how much of each picture is in the block. They are as many as before, but few are large, and most of these belong to slow waves, top left. Fast waves are to the right and below.
@@ -104,7 +104,7 @@ print(block.round().astype(int))
 k, n = np.mgrid[:8, :8]
 waves = np.cos(np.pi * (2 * n + 1) * k / 16) / 2
 waves[0] /= np.sqrt(2)
-coefficients = waves @ block @ waves.T
+coefficients = waves @ luma @ waves.T
 print(coefficients.round().astype(int))
 
 # %% tags=["nbval-ignore-output"]
@@ -356,7 +356,7 @@ print("\n".join(lines))
 #
 # ## Exercises
 #
-# **00.3** (optional) A decoder gets 64 numbers in zigzag order. Write `block(numbers)`: the 8×8 array with each number in its place.
+# **00.3** (optional) A decoder gets 64 numbers in zigzag order. Write `block(numbers)`: the 8×8 array with each number in its place, without the table `ZIGZAG`.
 #
 # <details><summary>Hint</summary>
 #

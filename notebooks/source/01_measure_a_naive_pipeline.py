@@ -138,13 +138,13 @@ rounds(equal, "The same pipeline twice: is one of them faster?")
 equal
 
 # %% [markdown]
-# The rule is short: *faster* means that the second one is faster in every round, and by about as much.
+# The rule is short: *faster* means that the second one is faster in every round, and each time by about the same factor.
 #
 # <details><summary>How the table decides</summary>
 #
 # In each round, the speed of a pipeline is divided by that of the first one. The *speed-up* is the median of these ratios, so it can differ a little from the ratio of the two speeds in the table. The true speed-up is probably inside the *interval*.
 #
-# *Faster* and *slower* need an interval that does not hold 1; after five rounds, *every* round has to point the same way. The difference must also be larger than the usual difference between rounds, and than half a per cent. *No measurable difference* needs an interval that lies close around 1. Anything else is *undecided*; then rounds are added, up to 11. The table looks up to four times, so it is wrong about four times in a hundred. On a busy machine it gives no verdict.
+# *Faster* and *slower* need an interval that does not hold 1; after five rounds, *every* round has to point the same way. The difference must also be larger than the usual difference between rounds, and than half a per cent. *No measurable difference* needs an interval that lies close around 1. Anything else is *undecided*; then the table adds rounds for what it compares with the first row, up to 11. The table looks up to four times, so it is wrong about four times in a hundred. On a busy machine it gives no verdict.
 #
 # </details>
 #
@@ -191,7 +191,8 @@ unfair
 read("01.1")
 
 # %% tags=["stub"]
-answer = ...  # click, or write {"A": "faster", "B": ..., and so on to "H"}
+# Click, or write {"A": ..., and so on to "H"}. The words: faster, slower, cannot tell, not comparable
+answer = ...
 
 # %% tags=["solution"]
 answer = {

@@ -21,7 +21,7 @@ from labkit import accelerators, buffer_chart, photos, plain, simulate, storage
 idea("02")
 
 # %% [markdown]
-# Your ladder so far. Once you have predicted below, run this cell again: your prediction becomes the dotted bar.
+# Your ladder so far. Once you have measured in 01 and predicted below, run this cell again: your prediction becomes the dotted bar.
 
 # %% tags=["nbval-ignore-output"]
 my_pipeline.ladder("02")
@@ -99,6 +99,7 @@ labkit.show(result.trace("naive"), result.trace("prefetch(1)"), labels=("naive",
 #
 # - A gap before nearly every step: the producer never pauses. Make loading faster.
 # - No gap: the accelerator never pauses. The input pipeline is good enough.
+# - Short gaps, and the accelerator is busy for more than nine tenths: both take about as long, and neither alone is the limit.
 # - A gap now and then: some batches take longer than others. See *How deep a buffer?*
 #
 # <details><summary>Why the measured gain is not exactly the formula</summary>
@@ -205,7 +206,7 @@ check("02.1", answer)
 # **02.2** Build it yourself, for anything that can be iterated: write a generator `prefetched(iterable, depth)`. A `threading.Thread` puts the elements into a `queue.Queue(depth)`, and your function yields what it takes out.
 #
 # 1. The same elements come, in the same order; any element is allowed, `None` too.
-# 2. While the consumer holds an element, up to `depth` others are loaded.
+# 2. While the consumer holds an element, up to `depth` others are loaded; your thread may hold one more in its hand.
 # 3. An error of the iterable reaches the consumer, at its place.
 # 4. When the consumer stops (`finally:` in your generator), the thread ends, even if it waits at the full queue.
 #

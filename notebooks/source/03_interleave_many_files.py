@@ -135,7 +135,7 @@ labkit.show(parallel, title="All shards at once", steps=epoch)
 #
 # Look at the hollow blocks. "In turn", one shard waits after the other. "Parallel, cycle 16", all of them wait together, far above the line of the cores. No wait became shorter: the *same* waits happen at the same time.
 #
-# The gain stays below 16 because parsing and making batches need cores. The row "sequential, cycle 16" mixes the same files in one thread: parallel calls gain, mixing does not.
+# The gain stays below 16 because the largest shard takes longest, and parsing and making batches need cores. The row "sequential, cycle 16" mixes the same files in one thread: parallel calls gain, mixing does not.
 #
 # <details><summary>The model, the row "parallel, cycle 4", and real networks</summary>
 #

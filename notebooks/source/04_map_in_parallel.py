@@ -3,7 +3,7 @@
 #
 # **You will** let several cores decode photos at the same time, and find the number of calls where more calls stop helping.
 #
-# **You will learn** what parallel calls do to the speed and to the order of the photos, when more threads than cores help, and why Python code in a map hardly gets faster.
+# **You will learn** what parallel calls do to the speed and to the order of the photos, when more threads than cores help, and why Python code in a map gains less.
 #
 # **You need** notebooks 01 and 02, and a machine with two cores or more. No GPU. About 30 minutes. Special words are in the [glossary](../docs/glossary.md).
 #
@@ -89,7 +89,7 @@ rates = [model.predict(map_calls=n, threads=n).images_per_s for n in calls]
 predictions.review("04.curve", model=[rate / rates[0] for rate in rates], measured=result)
 
 # %% [markdown]
-# The curve rises as long as there is a core for each call. Then it is flat: every core works already.
+# The curve rises as long as there is a core for each call. Then it rises no further: every core works already.
 #
 # <details><summary>Why the curve stays below the number of calls</summary>
 #
@@ -130,7 +130,7 @@ note = storage.PRESETS["object store"].describe()
 charts.sweep(sweeps, calls, x_label="calls", title="The same job, two stores", note=note, cores=cores())
 
 # %% [markdown]
-# From one call to two, both lines rise. In which of the two were the cores the limit? Decide before you open the answer.
+# At first, both lines rise. In which of the two were the cores the limit? Decide before you open the answer.
 #
 # <details><summary>Answer</summary>
 #
@@ -216,7 +216,7 @@ answer = "C"
 check("04.1", answer)
 
 # %% [markdown]
-# **04.2** Which of three jobs needs more calls, which more cores, and which neither? Answer as `{"A": "more calls", "B": …, "C": …}`, or by clicks.
+# **04.2** Which of three jobs needs more calls, which more cores, and which neither? Answer as `{"A": "more calls", "B": ..., "C": ...}`, or by clicks.
 
 # %% tags=["nbval-ignore-output"]
 read("04.2")
@@ -294,9 +294,11 @@ def images_per_s(calls, batches=4):
 
 # %% tags=["nbval-ignore-output"]
 for n in (*calls, tf.data.AUTOTUNE):
-    print(f"{'AUTOTUNE' if n < 0 else n:>8} calls: {images_per_s(n):6.0f} images/s")
+    print(f"{'AUTOTUNE' if n < 0 else n:>8} call{'s' * (n != 1)}: {images_per_s(n):6.0f} images/s")
 
 # %% [markdown]
+# Single runs: trust only large differences.
+#
 # ## Recap
 #
 # More calls help until every core has one. More threads than cores help only while threads wait. Giving up the order loses no element. Python code takes turns, on however many cores.

@@ -103,6 +103,7 @@ alone = labkit.Timeline(labkit.record(uncached, quick, steps=steps, warmup=1, na
 for kind, ms in alone.per_image_ms.items():
     if ms >= 0.005:
         print(f"{kind:>7} {ms:5.2f} ms")
+print(f"  train {quick.step_ns(32) / 32e6:5.2f} ms")
 
 # %% [markdown]
 # From the second epoch on, nothing is fetched, decoded or resized. How many times as fast is a later epoch as the same pipeline without a cache?

@@ -151,7 +151,7 @@ labkit.show(one, many, labels=("one by one", "compiled"), steps=1)
 # %% [markdown]
 # ## Explain
 #
-# In the upper picture, one step is 128 calls with several operations each. The operations are very short, and much of the time passes between them, where TensorFlow sets up the next one: this is called [*handing over*](../docs/glossary.md#handing-over). (The profiler notes down each operation, so the picture is slower than the table.) In the lower picture, one call changes the whole batch; XLA calls its kernel `ExecuteAsyncOnStream`.
+# In the upper picture, one step is 128 calls with several operations each. The operations are very short, and almost half of the waiting (*gaps wait for*, in the words below the picture) passes between them, where TensorFlow sets up the next one: this is called [*handing over*](../docs/glossary.md#handing-over). (The profiler notes down each operation, so the recording is slower than the table.) In the lower picture little but handing over is left: one call changes the whole batch; XLA calls its kernel `ExecuteAsyncOnStream`.
 #
 # How much does one call cost? Compare a pipeline without a map and one with a map of a single operation, which changes nothing:
 
@@ -209,7 +209,7 @@ labkit.Timeline(large.trace("plain ops")).operations(8)
 #
 # ## Read ▸
 #
-# **06.1** One job before any change (A), after one change (B), and after one more (C). Which two changes were made? Answer as `{"first": "prefetch", "second": …}`, or by clicks.
+# **06.1** One job before any change (A), after one change (B), and after one more (C). Which two changes were made? Choose from prefetch, parallel map, one call a batch, cache, interleave. Answer as `{"first": "prefetch", "second": ...}`, or by clicks.
 
 # %% tags=["nbval-ignore-output"]
 read("06.1")
@@ -226,7 +226,7 @@ check("06.1", answer)
 # %% [markdown]
 # ## Exercises
 #
-# **06.2** Write `compiled_batches(dataset, change, size)`: the same elements in batches of fixed size. `change` takes a whole batch. It is called once for each batch, and XLA compiles it. One line.
+# **06.2** Write `compiled_batches(dataset, change, size)`: the elements in batches of exactly `size`, each changed by `change`; an incomplete last batch is left out. `change` takes a whole batch. It is called once for each batch, and XLA compiles it. One line.
 
 # %% tags=["stub"]
 def compiled_batches(dataset, change, size):

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # Pack into TFRecords
 #
-# **You will** pack photos into a few large files, as JPEG bytes and as pixels, and compare space and time of each form, near and far.
+# **You will** pack photos into a few large files, as JPEG bytes and as pixels, and compare space and time of each form, and JPEG files with shards far away.
 #
 # **You will learn** what `tf.Example` and shards are, which form saves space, which saves time, and what a pickle costs.
 #
@@ -273,7 +273,7 @@ my_pipeline.measure("07")
 # %% [markdown]
 # ## Without the lab
 #
-# At work: is it worth it to pack? Time the open of a file, and the rest of what a photo costs.
+# At work: is it worth it to pack? Time each part. (The second pays for the start of a dataset, and for a call from Python for each record.)
 
 # %% tags=["nbval-ignore-output"]
 def ms_each(items):

@@ -20,7 +20,7 @@ from labkit import accelerators, damage, photos, plain, records
 # %% [markdown]
 # ## The idea
 #
-# A damaged record stops the job. A job that ignores the error goes on with the next file, and then somebody must count what is missing.
+# A damaged record stops the job. A job that ignores the error goes on, and then somebody must count what is missing.
 
 # %%
 idea("07c")

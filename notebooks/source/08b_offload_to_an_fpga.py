@@ -131,7 +131,7 @@ images(steps, "Three kernels (yours) and TensorFlow (right)")
 #
 # ## Run: the whole job through a card
 #
-# TensorFlow chooses a *filesystem* by the beginning of a name, such as `gs://`. The lab registers `smartssd://`. Behind it, a small C++ plugin asks another process of your machine, the stand-in for the card, which owns the OpenCL device. Such names, taken apart:
+# TensorFlow chooses a *filesystem* by the beginning of a name, such as `gs://`. The lab registers `smartssd://`. Behind it, a small C++ plugin asks another process of your machine, the stand-in for the card, which owns the OpenCL device.
 
 # %% tags=["nbval-ignore-output"]
 try:
@@ -141,6 +141,9 @@ try:
 except (RuntimeError, OSError) as error:
     ssd = None
     print(f"No card can run here ({error}). Below, only the host's own job is measured.")
+
+# %% [markdown]
+# Names of files, taken apart as TensorFlow does:
 
 # %% tags=["nbval-ignore-output"]
 card.schemes()
@@ -226,7 +229,7 @@ eight.p2p_picture(float(counted.bytes.mean()))
 #
 # <details><summary>Its tables lie in block memories. Why not two cycles?</summary>
 #
-# The reader of notebook 08 has two registers in its loop: the memory's, and the one that keeps the shifted bits. This decoder gives the shifted bits to the memory in the same cycle, so one register is left, and a turn takes one cycle. The rest are long codes, and waits for the inverse DCT.
+# The reader of notebook 08 has two registers in its loop: the memory's, and the one that keeps the shifted bits. This decoder gives the shifted bits to the memory in the same cycle, so one register is left, and a turn takes one cycle. The rest are long codes, and waits for the next stage, which turns numbers into pixels.
 # </details>
 
 # %%

@@ -29,7 +29,7 @@ my_pipeline.ladder("09")
 # %% [markdown]
 # ## Predict ▸
 #
-# The job is that of notebook 01: fetch, decode, resize, augment. A modelled H100 trains. The first row of the scoreboard below is the naive pipeline. The last row uses every technique, and keeps resized pixels in memory. How many times faster than the naive pipeline will it be? Replace the three dots by your number.
+# The job is that of notebook 01: fetch, decode, resize, augment. A modelled H100 trains. The first row of the scoreboard below is the naive pipeline. The last row keeps resized pixels in memory, augments whole batches in one compiled function, and prefetches. How many times faster than the naive pipeline will it be? Replace the three dots by your number.
 
 # %% tags=["nbval-ignore-output"]
 everything = photos.load()
@@ -42,7 +42,7 @@ predictions.commit("09.gain", ..., unit="times")
 # %% [markdown]
 # ## Run ▸
 #
-# The rows stand in the order in which one changes the other, and the rows down to *best* decode every photo in every epoch. The caches of the others are filled before the measurement. The model for your prediction is an H100 that never waits.
+# Most rows add a technique to the row above. The rows down to *best* decode every photo in every epoch. All caches are filled before the measurement. The model for your prediction is an H100 that never waits.
 
 # %% tags=["nbval-ignore-output"]
 board = ladder.scoreboard(album.take(160), h100, rounds=5, steps=3)
@@ -103,7 +103,7 @@ check("09.1", answer)
 # %% [markdown]
 # ## Build: the challenge ▸
 #
-# Three jobs, each on a machine with two cores and 600 MB for caches and buffers. For each, write a function that gets the files and returns **one epoch** as a `tf.data.Dataset`. The accelerator must be busy for 80 % of the time. Start from the timeline of the guide's pipeline (parallel map, batch, prefetch), which stands below each job: what does the accelerator wait for?
+# Three jobs, each on a machine with two cores and 600 MB for caches and buffers. For each, write a function that gets the files and returns **one epoch** as a `tf.data.Dataset`. The accelerator must be busy for 80 % of the time. Start from the timeline of *the guide*, the pipeline that TensorFlow's performance guide recommends (parallel map, batch, prefetch). It stands below each job: what does the accelerator wait for?
 #
 # Three calls help you. `try_it` draws your pipeline on a *simulated clock*, with the costs that the job states. `check` decides: it looks at the elements, at the memory, and at the busy share on that clock, which is the same on every machine. `challenge.judge` measures your pipeline on *this* machine in turn with the guide's, with real files and real decoding. Then it draws both, and puts yours on the ladder with the memory that it takes in the whole job. Each try is one more rung.
 #

@@ -57,7 +57,7 @@ drill.diagnoses
 labkit.show(drill.timeline, steps=4)
 
 # %% [markdown]
-# There are eight cores, and for most of the time one thread works: it decodes. Its lane (`⋯`, lanes of threads) is *map, hands out*: no *worker* of a pool. Now and then eight threads fetch for a moment, and then they rest. So storage is quick, and there are cores enough.
+# There are eight cores, and for most of the time one thread works: it decodes. Press `⋯`, then *lanes*: its lane is called *map, hands out*. So it is the thread that asks a map for elements, and no *worker* of a pool. Now and then eight threads fetch for a moment, and then they rest. So storage is quick, and there are cores enough.
 #
 # Before you believe a diagnosis, test one that does *not* fit:
 
@@ -165,13 +165,13 @@ quick.diagnose("red and blue are exchanged")
 #
 # ## When no code helps ▸
 #
-# A third of all drills have a fault of the *machine*: no line of the code caused it.
+# A third of all drills have a fault of the *machine*: no line of the code caused it. Sometimes the code can help all the same.
 
 # %% tags=["nbval-ignore-output"]
 labkit.show(drills.draw(17).timeline, steps=4)
 
 # %% [markdown]
-# The dashed line says it: *two* cores, where all drills order eight. Many threads want to decode, and two of them can. Nothing in the code will help.
+# The dashed line says it: *two* cores, where all drills order eight. Many threads want to decode, and two of them can. Nothing in *this* code will help.
 #
 # ## Exercises ▸
 #
@@ -204,7 +204,7 @@ try_it("10.1", diagnosis)
 check("10.1", diagnosis)
 
 # %% [markdown]
-# **10.2** Write `fixed_40(case)`: drill 40 without its fault. Call `slow.diagnose(…)` and `print(slow.code)` first. One argument more is enough.
+# **10.2** Write `fixed_40(case)`: drill 40 without its fault. Call `slow.diagnose(…)` and `print(slow.code)` first.
 
 # %% tags=["stub"]
 def fixed_40(case):
@@ -227,7 +227,12 @@ try_it("10.2", fixed_40)
 check("10.2", fixed_40)
 
 # %% [markdown]
-# **10.3** Write `fixed_35(case)`: drill 35 without its fault. Call `wrong.diagnose(…)` and `print(wrong.code)` first. Draw the number yourself: `tf.random.uniform` takes a shape, and `[]` is that of one number.
+# **10.3** Write `fixed_35(case)`: drill 35 without its fault. Call `wrong.diagnose(…)` and `print(wrong.code)` first.
+#
+# <details><summary>A hint, after your diagnosis</summary>
+#
+# Draw the number yourself: `tf.random.uniform` takes a shape, and `[]` is that of one number.
+# </details>
 
 # %% tags=["stub"]
 def fixed_35(case):

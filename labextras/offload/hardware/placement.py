@@ -301,17 +301,16 @@ def compare(*names: str) -> Table:
         If one has changed since it was placed.
     """
     circuits = {name: place(name) for name in names}
-    rows, further = [], []
+    rows = []
     for name, placed in circuits.items():
-        (low, high), interval = placed.spread, CIRCUITS[name].interval
+        low, high = placed.spread
         clock = f"{placed.mhz:.0f} [{low:.0f}–{high:.0f}]"
-        rows.append((name, f"{interval}", clock, f"{placed.cells:,}", f"{placed.memories:,}"))
-        further.append((name, f"{placed.mhz / interval:.1f}", f"{placed.registers:,}"))
+        rows.append((name, f"{CIRCUITS[name].interval}", clock, f"{placed.cells:,}", f"{placed.memories:,}"))
     chips = dict.fromkeys(f"Chip: {CHIPS[one.chip][0]}, speed {one.speed}" for one in circuits.values())
     notes = ["; ".join(chips) + ". A cell is a look-up table of four inputs, a memory a block of 18 kilobits."]
     notes += dict.fromkeys(one.when for one in circuits.values())
-    more = Table(("circuit", "million values/s", "registers"), further, right=(1, 2))
-    return Table(_HEAD, rows, right=range(1, 5), notes=notes, more=[more], more_title="values per second, registers")
+    more = [Table((), [(name, f"{placed.registers:,}") for name, placed in circuits.items()], right=[1])]
+    return Table(_HEAD, rows, right=range(1, 5), notes=notes, more=more, more_title="registers")
 
 
 # -- anew ---------------------------------------------------------------------------------

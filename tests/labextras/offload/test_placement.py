@@ -131,7 +131,7 @@ def test_the_picture_says_in_words_what_it_shows(tmp_path):
         hardware.chip_picture("brighten")
 
 
-# -- with the tools: make test-circuits ------------------------------------------------------
+# -- with the tools: make test-kernels -------------------------------------------------------
 
 
 @pytest.mark.circuits
