@@ -37,7 +37,7 @@ print("classes:", ", ".join(learn.classes))
 # %% [markdown]
 # ## Build: the network and the recipe
 #
-# The network is a small *residual network*: seven convolutions in a row, and a sum around every two of them. Its weights are 300 kB. It learns by gradient descent with momentum. The learning rate rises in a line to 0.1 in the first 30 % of the steps, and then falls to zero. Labels are *smoothed*: nine tenths of a label belong to its class, and one tenth to all classes alike, which keeps a network from being too sure. `training.train` compiles the model with this recipe and calls `model.fit`.
+# The network is a small *residual network*: seven convolutions in a row, and a sum around every two of them: a *shortcut*, which has a convolution of its own where the size changes. Its weights are 300 kB. It learns by gradient descent with momentum. The learning rate rises in a line to 0.1 in the first 30 % of the steps, and then falls to zero. Labels are *smoothed*: nine tenths of a label belong to its class, and one tenth to all classes alike, which keeps a network from being too sure. `training.train` compiles the model with this recipe and calls `model.fit`.
 
 # %%
 model = training.resnet()
@@ -151,7 +151,7 @@ for name, found in by_layer.items():
     print(f"{name:<6} IteratorGetNext: {found.get_next:.1%} of a step of {step_ms[name]:.0f} ms")
 
 # %% [markdown]
-# A published report shows the same change for a large job: after its pipeline was rebuilt, the training took 709 s instead of 1,046 s, and *IteratorGetNext* took 0.2 s instead of 25 s. The job there and the job here are different, so the seconds cannot be compared. The pattern can: the wait for a batch goes to almost nothing, and the rest of a step remains. (Without a GPU it can even grow: the train step now shares the cores with the pipeline.)
+# A published report shows the same change for a large job: after its pipeline was rebuilt, *IteratorGetNext* took 0.2 s instead of 25 s. The job there and the job here are different, so the seconds cannot be compared. The pattern can: the wait for a batch goes to almost nothing. (Without a GPU it can even grow: the train step now shares the cores with the pipeline.)
 #
 # Two things in the picture surprise many readers. *Batch normalization* takes a large part of a train step, although it has few weights: it reads and writes all values several times. And making the pictures from the files again in each epoch (decode, resize, cast) costs about as much as training.
 #

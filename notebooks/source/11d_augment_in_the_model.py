@@ -221,7 +221,7 @@ for name, answer in answers.items():
     print(f"{name:<28} photos unchanged: {bool(tf.reduce_all(answer == gray))}")
 
 # %% [markdown]
-# A call without a word counts as training. So a server that calls the model answers about photos that it has changed at random.
+# For these layers, a call without a word counts as training. So a server that calls the model answers about photos that it has changed at random.
 #
 # ## Exercises
 #

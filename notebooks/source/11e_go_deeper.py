@@ -33,7 +33,7 @@ print("held out:     ", held_out)
 # %% [markdown]
 # ## Build: a plain and a residual network
 #
-# Both networks have the same convolutions in the same order. In the *residual* network, the input of every two convolutions is added to their output. This addition is the shortcut. Photos of 16×16 pixels keep the training short.
+# Both networks have the same convolutions in a row. In the *residual* network, the input of every two convolutions is added to their output. This addition is the shortcut. Where a stage changes the size, the shortcut has a small convolution of its own: so the residual network has 832 more weights. Photos of 16×16 pixels keep the training short.
 
 # %%
 def network(blocks, residual):
@@ -49,7 +49,7 @@ for blocks in (1, 5):
 # %% [markdown]
 # ## Predict
 #
-# Each network trains for 200 steps with batches of 64. A guess names 10 % right. The two networks of 8 layers are some points apart. What will the plain network of 32 layers reach? It has the same layers as the residual network, and more weights than the small networks. Replace the three dots by a share from 0 to 1.
+# Each network trains for 200 steps with batches of 64. A guess names 10 % right. The two networks of 8 layers are some points apart. What will the plain network of 32 layers reach? It has the same convolutions in a row as the residual network, and more weights than the small networks. Replace the three dots by a share from 0 to 1.
 
 # %% tags=["nbval-ignore-output"]
 predictions.commit("11e.plain", ..., unit="share")
@@ -186,7 +186,7 @@ for name, pair in list(pairs.items())[1:]:
             print(f"{name:<22} against {other:<14} {points:+5.1f} points: {verdict}")
 
 # %% [markdown]
-# Compare the two bars of each kind first. If you run the cells again, most of them change: a seed fixes the first weights and the order of the photos, but not the random numbers of the augmentation. So two seeds are few, and the noise is itself a guess. Six more seeds of each kind (measured for this course) had these means: none 71.0 %, mirror 77.9 %, mirror and shift 81.5 %, with a hole 76.8 %, with a turn 80.3 %. There are 15 ways to take two of these six. By the rule above, mirroring counted against none in all 15, alone and with a shift or a turn, and with a hole in 13. Shifting counted against mirroring alone in 8 of them, the hole made it worse in 10, and the turn differed in one. So any augmentation helps here, with small pixels and few steps. A shift probably helps, and a large hole probably does not. About the turn nobody can say anything.
+# Compare the two bars of each kind first. If you run the cells again, most of them change: a seed fixes the first weights and the order of the photos, but not the random numbers of the augmentation. So two seeds are few, and the noise is itself a guess. Six more seeds of each kind (measured for this course) had these means: none 71.0 %, mirror 77.9 %, mirror and shift 81.5 %, with a hole 76.8 %, with a turn 80.3 %. There are 15 ways to take two of these six. By the rule above, mirroring counted against none in all 15, alone and with a shift or a turn, and with a hole in 13. Shifting counted against mirroring alone in 8 of them, the hole made it worse in 10, and the turn differed in one. So any augmentation helps here, with small pixels and few steps. A shift probably helps, and a large hole probably does not. About the turn nobody can say anything, whatever two seeds say above: of the 15 ways one counted.
 #
 # With photos of 48×48 pixels and 525 steps the picture changes. There, three seeds of each kind on 13,520 unseen photos gave means from 92.2 to 93.5 %, and the seeds of one kind differed by up to 2.3 points (measured for this course). For that training nobody can say which kind is best. With few photos it is another matter: there augmentation is worth more than ten points (notebook [11b](11b_count_what_errors_cost.ipynb)).
 #

@@ -336,4 +336,4 @@ check("12.3", connections)
 # - Begin with as many connections as exercise 12.3 says, and measure.
 # - Write a file beside its place and rename it when it is complete, and count what arrives.
 #
-# **Next:** optional, [12b Extract text and tables](12b_extract_text_and_tables.ipynb): clean, encode, embed, and why language models rarely wait for data. Or on to [13 Compare loaders](13_compare_loaders.ipynb).
+# **Next:** optional, [12b Extract text and tables](12b_extract_text_and_tables.ipynb): clean, encode, embed, and how much data a language model wants. Or on to [13 Compare loaders](13_compare_loaders.ipynb).

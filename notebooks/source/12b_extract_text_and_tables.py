@@ -5,7 +5,7 @@
 #
 # **You will** read lines of text, JSON lines and a table with holes, and turn them into numbers that a network can learn from.
 #
-# **You will learn** what clean, encode and embed mean, where a lookup layer belongs, and why language models rarely wait for data.
+# **You will learn** what clean, encode and embed mean, where a lookup layer belongs, and how much data a language model wants.
 #
 # **You need** notebook 12. No GPU, no network. About 40 minutes. Special words are in the [glossary](../docs/glossary.md).
 
@@ -31,7 +31,7 @@ from labkit import damage, photos, plain
 idea("12b")
 
 # %% [markdown]
-# *Clean*: make lines alike, so that "Circle!" and "circle" are the same word. *Encode*: look each word up in a list, the *vocabulary*, and take its number. *Embed*: replace each number by a vector that the network learns. Only the last step is a part of the model.
+# *Clean*: make lines alike, so that "Circle!" and "circle" are the same word. *Encode*: look each word up in a list, the *vocabulary*, and take its number. *Embed*: replace each number by a vector that the network learns. The last step is always a part of the model.
 #
 # ## Predict
 #
@@ -90,10 +90,10 @@ print(lookup(split(tf.constant(["photo a large circle", "photo a purple"]))).num
 
 # %%
 embed = keras.layers.Embedding(len(known), 8)
-encoded = cleaned.map(split).map(lookup)
+numbered = cleaned.map(split).map(lookup)
 strings = cleaned.map(split)
 
-outside = embed(next(iter(encoded)))
+outside = embed(next(iter(numbered)))
 inside = embed(lookup(next(iter(strings))))
 print("equal vectors:", np.array_equal(outside, inside), outside.shape)
 
@@ -105,7 +105,7 @@ print("equal vectors:", np.array_equal(outside, inside), outside.shape)
 # How many words does one second of processor time read, clean and encode? We count in five rounds, without an accelerator:
 
 # %% tags=["nbval-ignore-output"]
-job = plain(encoded)
+job = plain(numbered)
 rates = []
 for _ in range(5):
     began = time.process_time()
@@ -125,7 +125,7 @@ predictions.review("12b.words", measured=[rate / wanted for rate in rates])
 # %% [markdown]
 # ## Explain
 #
-# A word is a few bytes and costs two billion operations on the accelerator. A photo is 115,000 bytes and costs about eleven times as much (3.8·10⁹ multiplications forward, says the paper of ResNet; each with an addition, and three times that for training). So the language model wants some hundred times fewer bytes per second, and one or two cores deliver them. A study of data stalls measured the same: BERT-large and GNMT had none (DS-Analyzer, VLDB 2021, section 4.3.5).
+# A word is a few bytes and costs two billion operations on the accelerator. A photo is 115,000 bytes and costs about eleven times as much (3.8·10⁹ multiplications forward, says the paper of ResNet; each with an addition, and three times that for training). So the language model wants far fewer bytes per second: 0.42 MB here against 105 MB, and one or two cores deliver them. A study of data stalls measured the same: BERT-large and GNMT had none (DS-Analyzer, VLDB 2021, section 4.3.5).
 #
 # Many jobs even encode the whole text once and store only the numbers. Language models do stall on some things: a slow first read from an object store, padding that wastes the accelerator, and one Python function for each line.
 #

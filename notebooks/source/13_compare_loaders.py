@@ -248,8 +248,8 @@ if "PyTorch, 2 workers" in loaders:
     def as_float(samples):
         return np.stack([image for image, _ in samples]).astype(np.float32), np.array([label for _, label in samples])
 
-    for name, collate in (("uint8 tensors", None), ("float32 arrays", as_float)):
-        trace = labkit.record(DataLoader(Photos(), BATCH, num_workers=2, collate_fn=collate), accelerator, steps=6)
+    for name, stack in (("uint8 tensors", None), ("float32 arrays", as_float)):
+        trace = labkit.record(DataLoader(Photos(), BATCH, num_workers=2, collate_fn=stack), accelerator, steps=6)
         moved = labkit.Timeline(trace).work_ns.get("transfer", 0) / 1e6 / trace.run.images
         first = trace.run.first_batch_ns / 1e6
         print(f"{name}: {moved:.2f} ms of transfer per image, first batch after {first:,.0f} ms")
@@ -266,7 +266,7 @@ if "PyTorch, 2 workers" in loaders:
         print(f"{name}: {extra:+.0f} MB, first batch after {first.first_batch_ms:.0f} ms")
 
 # %% [markdown]
-# Workers that are forked share the pages that nobody writes to, so they begin small. Each grows with what it loads and holds. Tensors of PyTorch go through shared memory. Arrays of NumPy are pickled, sent through a pipe and unpickled. So keep uint8 until the device, and stack tensors in the worker.
+# Workers that begin as a copy of the process (*fork*) share the pages that nobody writes to, so they begin small. Each grows with what it loads and holds. Tensors of PyTorch go through shared memory. Arrays of NumPy are pickled, sent through a pipe and unpickled. So keep uint8 until the device, and stack tensors in the worker.
 #
 # ### Order, and going on after a break
 #

@@ -124,7 +124,7 @@ print(f"{large} of {len(short)} photos are large enough")
 #
 # | stage | processor | GPU |
 # |---|---|---|
-# | read files | `readers.file` | – (GDS reads arrays) |
+# | read files | `readers.file` | – (GPUDirect Storage reads arrays) |
 # | decode JPEG | `decoders.image(device="cpu")` | `device="mixed"`: codes on the processor or the chip's decoder, pixels on the GPU |
 # | resize, flip, colours | yes | `.gpu()`, then the same operators |
 # | decode video | `decoders.video(device="cpu")`: some formats | `readers.video`, `decoders.video(device="mixed")` |
@@ -294,7 +294,7 @@ for depth in DEPTHS if DALI else ():
     print(f"depth {depth:2}: {taken:.0f} MB, as much as {taken / batch_mb:.0f} batches")
 
 # %% [markdown]
-# Each step of the depth costs one batch. A pipeline that runs takes more, since DALI gives memory back late.
+# Each step of the depth costs one batch; the one in use is not counted here. A pipeline that runs takes more, since DALI gives memory back late.
 #
 # A deeper queue helps against batches that take unequal times. It does not make a slow pipeline fast.
 #

@@ -71,7 +71,7 @@ print({number: f"{found:.0f} elements/s" for number, found in speed.items()})
 predictions.review("14.waiting", model=3, measured=speed[3] / speed[1])
 
 # %% [markdown]
-# A thread that waits needs no core, so every worker adds its own wait. (A parallel `map` on one machine would do the same. Workers matter when one machine has no more threads, links or memory to offer.) Now work that needs a core:
+# A thread that waits needs no core, so the workers wait at the same time. The speed-up stays below three, since each element also costs time of a core. (A parallel `map` on one machine would do the same. Workers matter when one machine has no more threads, links or memory to offer.) Now work that needs a core:
 
 # %% tags=["nbval-ignore-output"]
 jpeg = tf.io.read_file(str(photos.load().paths[0]))
@@ -218,7 +218,7 @@ print("a worker:", interrupted(cluster.workers[1]))
 print("the dispatcher:", interrupted(cluster.dispatcher))
 
 # %% [markdown]
-# What a worker had in hand when it died may be lost, or come twice. The dispatcher goes on from its journal. (Colab may show in red that the dispatcher could not be reached: you killed it.) And if nobody starts the worker again? tf.data service itself would wait for ever. labkit ends the wait with a sentence:
+# What a worker had in hand when it died may be lost, or come twice. The dispatcher goes on from its journal, a file in which it notes what it has handed out. (Colab may show in red that the dispatcher could not be reached: you killed it.) And if nobody starts the worker again? tf.data service itself would wait for ever. labkit ends the wait with a sentence:
 
 # %% tags=["nbval-ignore-output"]
 cluster.restart = False
@@ -258,7 +258,7 @@ explorers.fleet("64 accelerators")
 # %% [markdown]
 # ### Stragglers and uneven shards
 #
-# One worker of ten takes four times as long. With `dynamic`, the others take over. With `data`, all wait for its share. And a lecture (Harvard AI-5, lecture 7) gives a rule: ten shards for each server, so 30 GB on 8 servers are 80 shards of 375 MB. One shard more, and seven servers wait for the eighth:
+# One of 13 workers takes four times as long. With `dynamic`, the others take over. With `data`, all wait for its share. And a lecture (Harvard AI-5, lecture 7) gives a rule: ten shards for each server, so 30 GB on 8 servers are 80 shards of 375 MB. One shard more, and seven servers wait for the eighth:
 
 # %%
 for sharding in ("dynamic", "data"):
@@ -281,7 +281,7 @@ for shards in (80, 81):
 #
 # ## Exercises
 #
-# **14.1** Write `workers(accelerators, images_s, image_ms, cores)`. Each accelerator trains `images_s` images a second, an image takes `image_ms` of a core, and a worker has `cores`. How many workers? One line.
+# **14.1** Write `workers(accelerators, images_s, image_ms, cores)`. Each accelerator trains `images_s` images a second, an image takes `image_ms` of a core, and a worker has `cores`. How many workers? Round up. One line.
 
 
 # %% tags=["stub"]
@@ -318,7 +318,7 @@ check("14.3", lost_and_doubled)
 # %% [markdown]
 # ## Recap
 #
-# You saw that workers add up where a pipeline waits, and not where it computes on the same cores. You counted what each way to share delivers, and what a killed worker costs. You know how many workers feed a thousand accelerators, and when no number is enough.
+# You saw that workers help where a pipeline waits, and not where it computes on the same cores. You counted what each way to share delivers, and what a killed worker costs. You know how many workers feed a thousand accelerators, and when no number is enough.
 #
 # ## In practice
 #

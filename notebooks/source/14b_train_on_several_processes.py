@@ -5,7 +5,7 @@
 #
 # **You will** train one model on two processes, compare its weights with those of one process, kill a process, and go on from a checkpoint.
 #
-# **You will learn** how a batch is shared out, what an *all-reduce* is and whom it waits for, and why more processes can be slower.
+# **You will learn** how a batch is shared out, what an *all-reduce* is and whom it waits for, and when more processes pay.
 #
 # **You need** notebooks 11 and 14. You need no GPU. About 40 minutes. Special words are in the [glossary](../docs/glossary.md).
 
@@ -318,7 +318,7 @@ work = {lane.name for lane in lanes if lane.share > 0.1}
 labkit.compare(threads, two_of_each, labels=("two threads", "two accelerators"), lanes=work)
 
 # %% [markdown]
-# Each remedy removes a wait, until the cores are all at work. A second accelerator brings the waits back: it needs as much data as the first one, and the cores are the same. But a step of two accelerators trains two batches. So do not compare steps. Compare the images per second of all accelerators together:
+# Each remedy removes a wait, until the cores are all at work. A second accelerator brings the waits back: it needs as much data as the first one, and the cores are the same. But a step of two accelerators trains two batches. So do not compare steps. Compare the images per second of all accelerators together. (They are counted over the steps of process 0. The steps of the other one begin and end elsewhere, so the count is no whole number of batches.)
 
 # %% tags=["nbval-ignore-output"]
 four = {"one thread": thread, "with prefetch": overlap, "two threads": threads, "two accelerators": two_of_each}

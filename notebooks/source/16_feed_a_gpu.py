@@ -141,7 +141,7 @@ labkit.show(*(found.trace(name) for name in rungs), labels=tuple(rungs), steps=4
 # %% [markdown]
 # ## Where a step goes
 #
-# The picture and the table below add up the time of all operations. The column *where* has three values. *Input pipeline* and *train step* are threads of the processor. *Device* is a GPU. Its rows are kernels and copies, and a note below the table says how many bytes a copy moves, and how fast.
+# The picture and the table below add up the time of all operations. The column *where* has three values (and *any* in the last row: the rest, of several places). *Input pipeline* and *train step* are threads of the processor. *Device* is a GPU. Its rows are kernels and copies, and a note below the table says how many bytes a copy moves, and how fast.
 
 # %% tags=["nbval-ignore-output"]
 ops = {name: operations(found.trace(name), most=8) for name in rungs}
@@ -221,7 +221,7 @@ if DALI:
 # %% [markdown]
 # ## Explain
 #
-# The row with free data is the limit of this network on this device. No pipeline can be faster. A row below it loses time in two ways: the accelerator waits for data, which is the *stall*, or the train step itself gets longer. The column *wait* of the first table shows the stall alone.
+# The row with free data is the limit of this network on this device. No pipeline can be faster. A row below it loses time in two ways: the accelerator waits for data, which is the *stall*, or the train step itself gets longer. The column *wait* of the first table shows the stall alone; so do the words under the picture of *best*, which know the wait, and not that the step got longer.
 #
 # *With a GPU*, the train step needs only a little time of the processor, which starts the kernels. So pipeline and training overlap, and the time of a step is about the longer one of the two. That is what the modelled accelerator assumes, and so it can be close to the truth. Two things are missing in it. It does not copy the batch to the GPU, and it does not start kernels. Where the two numbers differ, look for them in the timeline.
 #
