@@ -289,8 +289,6 @@ DETECTORS: dict[str, Callable[[Delivery], bool]] = {
 class Probe(Table):
     """A table of what comes and what should come, a row for each number of the data."""
 
-    __repr__ = Table.__str__
-
 
 def compare(comes: Delivery, memory: tuple[int, int], name: str) -> Probe:
     """Put the numbers of a pipeline beside those of a right one; `memory` holds the photos in memory, and the room."""

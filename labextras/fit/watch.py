@@ -161,9 +161,10 @@ class Watch(Watcher, keras.callbacks.Callback):
             self._counts.append((len(self._window.calls), self._trained()))
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Close the window if the training was shorter."""
+        """Close the window if the training was shorter; let go of its loader where it ended before the window."""
         if self._window is not None:
             self._close(ended=True)
+        self._discard(self._why)
 
     # -- the window --------------------------------------------------------------
 

@@ -199,15 +199,9 @@ class watching(Watcher, contextlib.AbstractContextManager):
     said = "a train step of the program's own"
 
     def __init__(
-        self,
-        steps: int = 20,
-        *,
-        warmup: int = 5,
-        name: str = "the loop",
-        keep: str | os.PathLike[str] | None = None,
-        max_events: int = 500_000,
-        profile: bool = True,
-    ) -> None:
+        self, steps: int = 20, *, warmup: int = 5, name: str = "the loop", keep: str | os.PathLike[str] | None = None,
+        max_events: int = 500_000, profile: bool = True,
+    ) -> None:  # fmt: skip
         self.profile = truth("profile", profile)
         self._set_up(steps, warmup, name, keep, max_events)
 
@@ -218,11 +212,11 @@ class watching(Watcher, contextlib.AbstractContextManager):
         return self
 
     def __exit__(self, kind: Any, *_: Any) -> None:
-        """Close the window if the loop was shorter; discard it if the loop failed."""
+        """Close the window if the loop was shorter; discard it if the loop failed, or ended before it."""
         if self._window is not None and kind is None and self._window.calls:
             self._close(ended=True)
-        elif self._window is not None:
-            self._discard("the loop failed in the window" if kind else self._why)
+        else:
+            self._discard("the loop failed in the window" if kind and self._window else self._why)
         self._done = True
 
     @contextlib.contextmanager

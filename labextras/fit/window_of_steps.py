@@ -140,10 +140,10 @@ class Window:
         self._lock, self._inside, self._ended, self._failed = threading.Lock(), 0, False, None
         try:
             self._window.open(self._most_bytes)
+            self._others = Meter()
         except BaseException:  # nobody else could end what an interrupt leaves half open
             self.discard()
             raise
-        self._others = Meter()
         self._cpu_ns, self.full = time.process_time_ns(), False
         self.calls: list[tuple[int, int]] = []
         self.waits: list[tuple[int, int]] = []
@@ -178,8 +178,8 @@ class Window:
 
     def discard(self) -> None:
         """End it without a trace."""
-        with self._lock:
-            self._session.discard()
+        with self._lock, contextlib.ExitStack() as last:
+            last.callback(self._session.discard)  # what is free again, another recording may take at once
             self._sampler.stop()
 
     def begins(self) -> bool:

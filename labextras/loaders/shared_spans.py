@@ -103,7 +103,10 @@ class ProcessSpans:
         work.
         """
         looks, counted, every, before = 0, Counter[tuple[str, str]](), 1, None
-        while not self._ended.wait(every * _LOOK_S) and self.control[0] != OVER:
+        while not self._ended.wait(_LOOK_S):
+            frames = frame = None  # else all that a thread has left lives on, and dies in this one
+            if self._ended.wait((every - 1) * _LOOK_S) or self.control[0] == OVER:
+                break
             if self.control[0] == 1:
                 own = {thread.ident for thread in threading.enumerate() if thread.name.startswith("labkit ")}
                 frames = {thread: frame for thread, frame in sys._current_frames().items() if thread not in own}

@@ -71,7 +71,7 @@ class Sampler(contextlib.AbstractContextManager):
         self.consumer_ns: int | None = None
         self.converting = 0.0
         self._thread: threading.Thread | None = None
-        self._calls = contextlib.ExitStack()
+        self._undo: list[tuple[Any, str, Any]] = []
 
     def __exit__(self, *_: object) -> None:
         """Stop."""
@@ -80,11 +80,11 @@ class Sampler(contextlib.AbstractContextManager):
     def start(self) -> None:
         """Begin to sample."""
         self._end, self._taken, self._before = threading.Lock(), array("q"), _scheduled(self.tree)
+        self._called, self._converted = array("q"), array("q")
         self._end.acquire()  # until the end; a lock wakes up with less work than an event
         self._began, self._starter = time.perf_counter_ns(), str(threading.get_native_id())
         self._thread = threading.Thread(target=self._run, name="labkit processor clock", daemon=True)
         if not self.tree:
-            self._called, self._converted = array("q"), array("q")
             functions, tensors = map(sys.modules.get, _OF_TENSORFLOW)
             self._time(getattr(functions, "FuncRegistry", None), "__call__", self._called)
             self._time(getattr(functions, "FuncRegistry", None), "_convert", self._converted)
@@ -99,10 +99,12 @@ class Sampler(contextlib.AbstractContextManager):
             self._end.release()
         if self._thread.is_alive():  # none that counts a tree is
             self._thread.join()
+        while self._undo:
+            setattr(*self._undo[-1])
+            self._undo.pop()  # an interrupt in between sets it once more
         self._thread = None
-        self._calls.close()
-        if not self.tree:
-            self.converting = sum(self._converted) / max(1, sum(self._called))
+        # A call that began before the window has no time in it, and what it returns has.
+        self.converting = min(1.0, sum(self._converted) / sum(self._called)) if self._called else 0.0
         window = time.perf_counter_ns() - self._began
         if self._before and (now := _scheduled(self.tree)):
             # A thread that is new has counted since it began, one that has ended is not there any more.
@@ -127,6 +129,8 @@ class Sampler(contextlib.AbstractContextManager):
         if (kept := vars(owner).get(name) if owner else None) is None:
             return
         function = getattr(owner, name)
+        if getattr(function, "__name__", "") == "timed":
+            return  # by a window of another thread
 
         def timed(*given: Any, **named: Any) -> Any:
             if took is self._converted and not (given and type(given[0]) in _TAKEN_APART and _of_a_result()):
@@ -137,7 +141,7 @@ class Sampler(contextlib.AbstractContextManager):
             finally:
                 took.append(time.perf_counter_ns() - began)
 
-        self._calls.callback(setattr, owner, name, kept)
+        self._undo.append((owner, name, kept))
         setattr(owner, name, staticmethod(timed) if isinstance(kept, staticmethod) else timed)
 
     def _run(self) -> None:

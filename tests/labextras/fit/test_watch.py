@@ -18,6 +18,7 @@ import labextras.fit
 import labkit
 from labextras.fit.watcher import LOOK_S
 from labextras.fit.window_of_steps import ASKED_BY_OTHERS, NOBODY_ASKED, stamps_of
+from labextras.loaders import shared_spans
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import RecordingError
@@ -581,6 +582,15 @@ def test_a_loop_whose_waits_nobody_saw_says_so_and_names_no_cause(tf):
             with watch(images):
                 tf.reduce_sum(images)
     assert "waits(loader)" not in str(labkit.Timeline(watch.trace))
+
+
+def test_a_loop_that_ends_before_its_window_lets_go_of_its_loader():
+    with labextras.fit.watching(warmup=50) as watch:
+        for images in watch.waits(iter([np.zeros((BATCH, 8, 8, 3), np.float32)] * 3)):
+            assert shared_spans.now.spans is not None
+            with watch(images):
+                pass
+    assert shared_spans.now.spans is None
 
 
 def loop(tf, step, batch=None):

@@ -194,3 +194,12 @@ def test_the_time_is_taken_in_which_tensors_are_made_of_lists(monkeypatch, how, 
     assert (sampler.converting >= 0.25) == lists
     assert sampler.converting <= 1
     assert (vars(script_ops.FuncRegistry).copy(), tensor_conversion_registry.convert) == before
+
+
+def test_windows_that_overlap_leave_the_functions_of_tensorflow_as_they_were():
+    from tensorflow.python.ops import script_ops
+
+    before, first, second = vars(script_ops.FuncRegistry).copy(), Sampler(), Sampler()
+    for do in (first.start, second.start, first.stop, second.stop):
+        do()
+    assert vars(script_ops.FuncRegistry).copy() == before
