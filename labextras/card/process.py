@@ -191,14 +191,9 @@ def _status(name: str, timeout_s: float = 20) -> Running:
 
 
 def start(
-    root: str | os.PathLike[str],
-    name: str = "card0",
-    device: str | None = None,
-    *,
-    keeper: bool = False,
-    writable: bool = False,
-    limit_bytes: int = LIMIT_BYTES,
-) -> processes.Child:
+    root: str | os.PathLike[str], name: str = "card0", device: str | None = None, *, keeper: bool = False,
+    writable: bool = False, limit_bytes: int = LIMIT_BYTES,
+) -> processes.Child:  # fmt: skip
     """Start a card and return its process when it serves.
 
     Parameters
@@ -298,14 +293,9 @@ class Card:
     """
 
     def __init__(
-        self,
-        root: str | os.PathLike[str],
-        name: str = "card0",
-        device: str | None = None,
-        *,
-        writable: bool = False,
+        self, root: str | os.PathLike[str], name: str = "card0", device: str | None = None, *, writable: bool = False,
         limit_bytes: int = LIMIT_BYTES,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.name, self.root, self.device = protocol.check_card(name), expanded("root", root).absolute(), device
         self._writes = {"writable": truth("writable", writable), "limit_bytes": whole("limit_bytes", limit_bytes, 1)}
         Root(root)

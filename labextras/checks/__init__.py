@@ -119,23 +119,12 @@ class DataReport:
 
 
 def inspect(
-    dataset: Any,
-    reference: Any = None,
-    *,
-    random: bool | None = None,
-    deterministic: bool | None = None,
-    labels: Sequence[Any] | None = None,
-    count: int | None = None,
-    value_range: tuple[float, float] | None = None,
-    ids: Mapping[str | int, int] | None = None,
-    against: Any = None,
-    steps: int | None = None,
-    image: str | int | None = None,
-    label: str | int | None = None,
-    key: str | int | None = None,
-    batched: bool | None = None,
-    name: str = "dataset",
-) -> DataReport:
+    dataset: Any, reference: Any = None, *, random: bool | None = None, deterministic: bool | None = None,
+    labels: Sequence[Any] | None = None, count: int | None = None, value_range: tuple[float, float] | None = None,
+    ids: Mapping[str | int, int] | None = None, against: Any = None, steps: int | None = None,
+    image: str | int | None = None, label: str | int | None = None, key: str | int | None = None,
+    batched: bool | None = None, name: str = "dataset",
+) -> DataReport:  # fmt: skip
     """Read two epochs of `dataset` and report what is wrong with the data.
 
     Parameters

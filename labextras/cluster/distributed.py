@@ -129,14 +129,9 @@ class Processes(contextlib.AbstractContextManager):
         self._fork_server.close()
 
     def run(
-        self,
-        program: Callable[..., Any],
-        *,
-        processes: int | None = None,
-        restarts: int = 0,
-        timeout_s: float = 30.0,
+        self, program: Callable[..., Any], *, processes: int | None = None, restarts: int = 0, timeout_s: float = 30.0,
         **settings: Any,
-    ) -> DistributedRun:
+    ) -> DistributedRun:  # fmt: skip
         """Run a function in every process at the same time, and wait for all of them.
 
         Where there are several, each finds the others by ``TF_CONFIG``, as ``tf.distribute`` wants it. They run on

@@ -56,8 +56,11 @@ class WatchedScript:
 
     @property
     def counts(self) -> bool:
-        """Whether steps of optimizers are seen: of PyTorch and Keras, of which JAX needs none."""
-        return "jax" not in sys.modules and bool({"torch", "keras"}.intersection(sys.modules))
+        """Whether steps of optimizers are seen: of PyTorch and Keras, of which JAX needs none.
+
+        JAX itself says nothing: TensorFlow imports it wherever it is installed.
+        """
+        return not _OF_JAX.intersection(sys.modules) and bool({"torch", "keras"}.intersection(sys.modules))
 
     def imported(self, module: types.ModuleType) -> None:
         """Replace what a module brings that was imported just now."""
@@ -97,6 +100,8 @@ class WatchedScript:
 
     def end(self, failed: bool) -> None:
         """Close a window that is open at the end of the script; say so where there was no training."""
+        if os.getpid() != self._process:  # a child that the script forked
+            return
         if not self.over:
             if "window" in vars(self):
                 self.window.ended(failed)
@@ -105,10 +110,13 @@ class WatchedScript:
         self.put_back()
 
 
+#: What trains with JAX.
+_OF_JAX = frozenset(("optax", "flax", "haiku", "equinox"))
+
 #: Why there may be nothing to show.
 _NOTHING = (
-    "no training of Keras, and no loop over a DataLoader or a tf.data.Dataset, had as many steps as the warm-up. "
-    "`watching` of labextras.fit stands around any other loop."
+    "no training of Keras, and no loop over a DataLoader or a tf.data.Dataset, had as many steps as the warm-up, in "
+    "the main thread. `watching` of labextras.fit stands around any other loop."
 )
 
 
@@ -165,11 +173,13 @@ def main(script: str, arguments: list[str], **settings: Any) -> None:
     module, file = types.ModuleType("__main__"), os.path.abspath(script)
     loader = SourceFileLoader("__main__", file)
     vars(module).update(__file__=file, __loader__=loader, __builtins__=builtins, __annotations__={}, __cached__=None)
-    sys.argv[:], sys.path[0], sys.modules["__main__"] = [script, *arguments], os.path.dirname(file), module
+    sys.argv[:], sys.modules["__main__"] = [script, *arguments], module
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path[0] = os.path.dirname(os.path.realpath(script))
     sys.excepthook = functools.partial(_shown, file, sys.excepthook)
     watched, failed = WatchedScript(script, settings), True
     try:
-        exec(compile(source, file, "exec"), vars(module))
+        exec(compile(source, file, "exec", dont_inherit=True), vars(module))  # not under our own __future__
         failed = False
     except SystemExit as error:
         failed = error.code not in (None, 0)

@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from labextras.fit.watcher import watching
+from labkit.recording.tfdata.driver import RecordingError
 from labkit.timeline.heading import first_line
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import VALIDATION, Trace
 from labkit.views import saved_page
+
+_NONE = (lambda: None), 0
 
 
 class Loops(watching):
@@ -36,7 +39,9 @@ class Loops(watching):
         self.__enter__()
         #: Of each iterator: what it iterates over, and how many steps optimizers had taken when it began.
         self._begun: Any = weakref.WeakKeyDictionary()
-        self._source, self._step, self._aside = None, contextlib.ExitStack(), None
+        self._source, self._step, self._aside, self._trained_aside = None, contextlib.ExitStack(), None, 0
+        #: The iterator that was begun last, and when.
+        self._opened: tuple[Any, int] = _NONE
 
     # -- model.fit ---------------------------------------------------------------
 
@@ -68,9 +73,14 @@ class Loops(watching):
     def begun(self, begin: Any, source: Any) -> Any:
         """Begin an epoch of a loader; its workers are seen if they start now."""
         self._follow(source)
-        iterator = begin(source)
+        with self._never_stopping():
+            self._step.close()  # what begins a loop is no train step
+        start = time.perf_counter_ns()
+        with self._loader.beginning() if self._loader else contextlib.nullcontext():
+            iterator = begin(source)
         with self._never_stopping():
             self._begun.setdefault(iterator, (source, self.script.trained))
+            self._opened = weakref.ref(iterator), start
         return iterator
 
     def taken(self, take: Any, iterator: Any) -> Any:
@@ -78,10 +88,16 @@ class Loops(watching):
         mine, start = False, 0
         with self._never_stopping():
             self._step.close()
-            mine, start = self._trains(iterator), time.perf_counter_ns()
+            known, mine, start = self._source, self._trains(iterator), time.perf_counter_ns()
+            opened, began = self._opened
+            if opened() is iterator:  # the wait begins with the epoch
+                start = began
+            self._opened = _NONE
+            if mine and known is not None and self._aside is not None and self.script.trained > self._trained_aside:
+                raise RecordingError("an optimizer takes steps in two loops; allowed: one, or `watching` around one")
             if mine or self._aside is None:
                 self._validated(start)
-                self._aside = None if mine else start
+                self._aside, self._trained_aside = None if mine else start, self.script.trained
         try:
             with self._loader.taking() if self._loader else contextlib.nullcontext():
                 batch = take(iterator)

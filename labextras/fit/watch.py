@@ -112,7 +112,7 @@ class Watch(Watcher, keras.callbacks.Callback):
         max_events: int = 500_000,
     ) -> None:
         super().__init__()
-        self._own, self._opened = {}, {}
+        self._own, self._opened, self._held = {}, {}, None
         #: What stands in for the functions of the model as long as the window is open. A callback that evaluates tells
         #: no other callback.
         validates = {name: functools.partial(self._validates, name) for name in ("evaluate", "predict")}
@@ -174,6 +174,7 @@ class Watch(Watcher, keras.callbacks.Callback):
             if getattr(self.model, name) != mine:
                 self._own[name] = getattr(self.model, name)
                 setattr(self.model, name, mine)
+        self._held = self.model
 
     def _watched(self, *args: Any, **named: Any) -> Any:
         """Stand in for ``model.train_function`` as long as the window is open."""
@@ -236,12 +237,13 @@ class Watch(Watcher, keras.callbacks.Callback):
             self._trace = _flat(self._trace, self.model)
 
     def _discard(self, why: str) -> None:
+        model = self._held  # Keras may have set another one, which is trained next
         for name, mine in self._instead.items():
-            if name in self._own and getattr(self.model, name, None) == mine:
-                if hasattr(type(self.model), name):  # else another training would find nothing for a moment
-                    delattr(self.model, name)  # a method of its class is its own again
-                if getattr(self.model, name) != self._own[name]:
-                    setattr(self.model, name, self._own[name])
+            if name in self._own and getattr(model, name, None) == mine:
+                if hasattr(type(model), name):  # else another training would find nothing for a moment
+                    delattr(model, name)  # a method of its class is its own again
+                if getattr(model, name) != self._own[name]:
+                    setattr(model, name, self._own[name])
         super()._discard(why)
 
     def _note(self, what: str) -> None:

@@ -115,13 +115,9 @@ class Window:
     """
 
     def __init__(
-        self,
-        keep: str | os.PathLike[str] | None,
-        max_events: int,
-        fit: FrameType | None = None,
-        profile: bool = True,
+        self, keep: str | os.PathLike[str] | None, max_events: int, fit: FrameType | None = None, profile: bool = True,
         loader: Any = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         # Looked up once: to import them again in each step took longer than all else that is done there.
         tf = sys.modules.get("tensorflow")
         self.over = (tf.errors.OutOfRangeError, StopIteration) if tf else (StopIteration,)
@@ -213,16 +209,9 @@ class Window:
             self.calls[-1] = self.calls[-1][0], end
 
     def close(
-        self,
-        images: int | None,
-        *,
-        each: int = 0,
-        counts: Sequence[tuple[int, int]] = (),
-        steps: int,
-        ended: bool,
-        batch: int | None = None,
-        **facts: Any,
-    ) -> Trace:
+        self, images: int | None, *, each: int = 0, counts: Sequence[tuple[int, int]] = (), steps: int, ended: bool,
+        batch: int | None = None, **facts: Any,
+    ) -> Trace:  # fmt: skip
         """Take the profile and return the trace.
 
         Parameters

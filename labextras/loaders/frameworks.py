@@ -92,7 +92,7 @@ def _nested(dataset: Any, depth: int = 0) -> Iterator[Any]:
             yield from _nested(one, depth + 1)
 
 
-def _method_name(method: str, self: Any, *_: Any) -> str:
+def _method_name(method: str, self: Any, *_: Any, **__: Any) -> str:
     """Return what a method is called, by the class of the object: the method may be inherited."""
     return f"{type(self).__name__}.{method}"
 

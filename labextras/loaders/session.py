@@ -249,7 +249,7 @@ class LoaderSession(contextlib.AbstractContextManager):
 
     def batches(self, loader: Any) -> Iterator[Any]:
         """Yield the batches of one epoch; beginning it, and taking each, are spans."""
-        with shared_spans.span(BEGIN, "other"):
+        with self.beginning():
             iterator = iter(loader)
         while True:
             with self.taking():
@@ -261,6 +261,10 @@ class LoaderSession(contextlib.AbstractContextManager):
     def taking(self) -> contextlib.AbstractContextManager[None]:
         """Stand around ``next()`` of the loader."""
         return shared_spans.span(f"next of {self.loader.kind}", OWN_WORK)
+
+    def beginning(self) -> contextlib.AbstractContextManager[None]:
+        """Stand around the beginning of an epoch."""
+        return shared_spans.span(BEGIN, "other")
 
     def follow(self, loader: Any) -> None:
         """Take the facts of this loader: it is the one that trains, and an earlier one does something else."""

@@ -238,7 +238,8 @@ def _open_file(file: Any, mode: str = "r", buffering: int = -1, *args: Any, **kw
 
 def _open_bytes(file: Any, buffering: int) -> Any:
     raw = _TimedFile(file, "r")
-    return raw if buffering == 0 else io.BufferedReader(raw, buffering if buffering > 1 else io.DEFAULT_BUFFER_SIZE)
+    size = buffering if buffering > 1 else getattr(raw, "_blksize", 0)  # of the file's system, as `open` does
+    return raw if buffering == 0 else io.BufferedReader(raw, size if size > 1 else io.DEFAULT_BUFFER_SIZE)
 
 
 _open_timed = timed(_open_bytes, "open file", "read")

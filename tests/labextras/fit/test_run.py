@@ -146,6 +146,8 @@ def test_what_validates_is_no_step(tmp_path):
         ("import os, signal\nos.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT, "KeyboardInterrupt"),
         ("def f(:", 1, "SyntaxError"),
         ("import os\nprint(sorted(os.environ))", 0, ""),
+        ("import dataclasses as d\n@d.dataclass\nclass A:\n    x: float = 1\nprint(d.fields(A)[0].type)", 0, ""),
+        ("import os, sys\nif os.fork() == 0:\n    sys.exit(0)\nos.wait()", 0, ""),
     ],
 )
 def test_the_end_of_a_script_is_its_own(text, code, says, tmp_path):
@@ -155,6 +157,7 @@ def test_the_end_of_a_script_is_its_own(text, code, says, tmp_path):
     assert says in watched.stderr
     told = [line for line in watched.stderr.splitlines(keepends=True) if not line.startswith("labkit: ")]
     assert "".join(told) == plain.stderr, "a traceback shows no frame of ours"
+    assert len(lines(watched)) <= 1, "a child says nothing of its own"
 
 
 @pytest.mark.long
