@@ -10,13 +10,13 @@ each row names those behind it, and a test compares them. By topic:
 ``small``    packed, one-by-one, batch-first: handing over takes longer than the work
 ``start``    anew, shuffle-names, repeat-first, less-to-do
 ``copy``     ahead: the way into the device
-``transfer`` fewer-bytes: the way between processes
-``work``     chain, drop-first, endless-cache, smaller-first: what nobody needs is made, or passed
+``transfer`` unwatched, fewer-bytes: the way between processes
+``work``     chain, drop-first, endless-cache, writes-cache, smaller-first: what nobody needs is made, or passed
 ``prefetch`` last-step, deeper
 ``batch``    padding, small-elements, fewer-bytes
 ``source``   unpacked
-``python``   lists, generators, larger-pieces, more-calls, in-parallel, unclear, ops-instead
-``prep``     loop, in-turn, node, wider-pool, parallel-map, less-work
+``python``   lists, more-generators, generators, larger-pieces, more-calls, in-parallel, unclear, ops-instead
+``prep``     loop, in-turn, node, wider-pool, parallel-map, more-calls, less-work
 ``fetch``    straggler, parallel-reads, longer-cycle, more-reads
 ===========  ==========================================================================================================
 """

@@ -64,6 +64,9 @@ RULES = (
     Rule("copy.ahead", Facts("copy"),
         "copy the next batch while this one trains (prefetch_to_device; pin_memory=True in PyTorch) where that is not "
         "done yet, and send fewer bytes: uint8 or float16."),
+    Rule("transfer.unwatched", Facts("transfer", "element from worker-1:5051", unwatched=True),
+        REFUSAL + "what the workers of tf.data service do is not seen from here: record with "
+        "labextras.cluster.data_service([…]).served, or add a worker and measure."),
     Rule("transfer.fewer-bytes", Facts("transfer"),
         "fewer bytes between processes: collate in the worker, keep values uint8 until they are on the device, and "
         "hand batches over in shared memory."),
@@ -74,6 +77,9 @@ RULES = (
     Rule("work.endless-cache", Facts("prep", "DecodeJpeg", endless_cache=True),
         "repeat() behind the cache, and take() before it: as they stand, the cache never sees the end of its input, so "
         "it keeps nothing, and every epoch makes its elements again.", also=("fetch",)),
+    Rule("work.writes-cache", Facts("prep", "FileCacheImpl", writes_cache=True),
+        "nothing as yet: this epoch writes the cache. Record later ones, with a larger warmup.",
+        also=("fetch", "batch")),
     Rule("work.smaller-first",
         Facts("prep", "AdjustSaturation", wasteful="AdjustSaturation", makes="2.43 million values (9.72 MB)",
               delivered="27,648 values (111 kB)"),
@@ -122,7 +128,7 @@ RULES = (
         "{blame} in a parallel map before {in_turn}, which calls it for one element after the other, as far as it "
         "needs nothing of the elements before."),
     Rule("source.unpacked", Facts("prep", "TFRecord", source=True),
-        "less to do for {blame}, which unpacks (GZIP, ZLIB) or parses while it reads: store it unpacked, "
+        "less to do for {blame}, which unpacks (GZIP, ZLIB), checks or parses while it reads: store it unpacked, "
         "cache() in memory what fits, batch lines before a map parses them, or read more files at once.",
         also=("fetch",)),
     Rule("prep.node", Facts("prep", "Scan", node=True),
@@ -133,6 +139,10 @@ RULES = (
         "a larger private_threadpool_size, as large as num_parallel_calls, which allows more calls of {blame} than its "
         "pool of {pool} can make at once.", also=("fetch",)),
     # -- functions of Python
+    Rule("python.more-generators",
+        Facts("prep", "from_generator", generator=True, waits=True, interleaved=True),
+        "more generators at once: a longer cycle_length and as large a num_parallel_calls, over more parts of the "
+        "data; each waits (asleep, or for an answer), and the processor rests."),
     Rule("python.generators", Facts("prep", "from_generator", generator=True, waits=True),
         "several generators at once, each with its own part of the data, interleave(num_parallel_calls=…) over their "
         "numbers: it waits (asleep, or for an answer), and the processor rests."),
@@ -155,6 +165,8 @@ RULES = (
     # -- work for the processor
     Rule("prep.parallel-map", Facts("prep", "DecodeJpeg", one_at_a_time=True, one_call=True),
         "map(num_parallel_calls=AUTOTUNE): {blame} runs on one thread at a time."),
+    Rule("prep.more-calls", Facts("prep", "DecodeJpeg", few_calls=4),
+        "num_parallel_calls=AUTOTUNE in place of {few_calls}: {blame} leaves cores at rest."),
     Rule("prep.less-work", Facts("prep"),
         "less work for the processor: {blame} has calls enough; make it cheaper, add cores, or cache what is expensive "
         "and not random (if a cache is behind it, record later epochs, with a larger warmup)."),
@@ -166,5 +178,6 @@ RULES = (
     Rule("fetch.longer-cycle", Facts("fetch", "modelled storage", interleaved=True),
         "more files at once (a longer cycle_length, and as large a num_parallel_calls), fewer bytes, or a cache."),
     Rule("fetch.more-reads", Facts("fetch"),
-        "more reads at once (a wider private_threadpool_size), fewer and larger files, fewer bytes, or a cache."),
+        "more reads at once (a larger num_parallel_calls, and a private_threadpool_size as large), fewer and larger "
+        "files, fewer bytes, or a cache."),
 )  # fmt: skip

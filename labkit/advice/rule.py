@@ -87,6 +87,10 @@ class Facts:
         Hardly more than one thread does such work at a time; and the map makes one call at a time.
     pool : int
         Threads of the pool, where the author of the map allows more calls than these can make.
+    few_calls : int
+        Calls that the author of a parallel map allows at once, where they are fewer than the cores, and cores rest.
+    writes_cache, unwatched : bool
+        A cache in a file is written in this epoch; a worker of tf.data service is waited for that nobody watched.
     itself : str
         What TensorFlow does for speed that its author has not written, as "makes this map parallel".
     straggles : bool
@@ -138,6 +142,9 @@ class Facts:
     one_at_a_time: bool = False
     one_call: bool = False
     pool: int = 0
+    few_calls: int = 0
+    writes_cache: bool = False
+    unwatched: bool = False
     itself: str = ""
     straggles: bool = False
     interleaved: bool = False

@@ -60,16 +60,9 @@ PAIR_S = 0.2
 
 
 def record(
-    dataset: Any,
-    accelerator: Any,
-    *,
-    steps: int | None = 20,
-    warmup: int = 2,
-    name: str | None = None,
-    max_events: int = 500_000,
-    keep: str | os.PathLike[str] | None = None,
-    progress: bool | None = None,
-) -> Trace:
+    dataset: Any, accelerator: Any, *, steps: int | None = 20, warmup: int = 2, name: str | None = None,
+    max_events: int = 500_000, keep: str | os.PathLike[str] | None = None, progress: bool | None = None,
+) -> Trace:  # fmt: skip
     """Drive `dataset` into `accelerator` under the profiler and return what happened.
 
     Parameters

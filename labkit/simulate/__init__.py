@@ -20,14 +20,9 @@ __all__ = ["Costs", "Forecast", "Knobs", "Model", "fit", "limits", "lognormal", 
 
 
 def run(
-    costs: Costs,
-    knobs: Knobs | None = None,
-    steps: int = 20,
-    seed: int = 0,
-    *,
-    warmup: int = 0,
+    costs: Costs, knobs: Knobs | None = None, steps: int = 20, seed: int = 0, *, warmup: int = 0,
     name: str | None = None,
-) -> Trace:
+) -> Trace:  # fmt: skip
     """Simulate a training job and return what would happen.
 
     Parameters

@@ -110,17 +110,10 @@ def panels(
 
 
 def lines(
-    x: Sequence[float] | Mapping[str, Sequence[float]],
-    series: Mapping[str, Sequence[Any]],
-    *,
-    x_label: str,
-    y_label: str,
-    title: str,
-    note: str = "",
-    log_x: bool = False,
-    ideal: str = "",
+    x: Sequence[float] | Mapping[str, Sequence[float]], series: Mapping[str, Sequence[Any]], *, x_label: str,
+    y_label: str, title: str, note: str = "", log_x: bool = False, ideal: str = "",
     mark: tuple[float, str] | None = None,
-) -> Picture:
+) -> Picture:  # fmt: skip
     """Draw one line for each name; the y axis begins at zero unless a value is negative.
 
     Parameters
@@ -182,14 +175,9 @@ def lines(
 
 
 def sweep(
-    measured: Mapping[str, Any],
-    x: Sequence[float],
-    *,
-    x_label: str,
-    title: str,
-    note: str = "",
+    measured: Mapping[str, Any], x: Sequence[float], *, x_label: str, title: str, note: str = "",
     cores: int | None = None,
-) -> Picture:
+) -> Picture:  # fmt: skip
     """Draw images (or other elements) per second of measured pipelines over a number that grows from one to the next.
 
     A dashed line shows what the first pipeline would gain if its speed grew in proportion to the number.

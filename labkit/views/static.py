@@ -72,14 +72,9 @@ def draw(
 
 
 def compare(
-    before: Trace | Timeline,
-    after: Trace | Timeline,
-    *,
-    labels: tuple[str, str] = ("before", "after"),
-    title: str | None = None,
-    steps: int | None = None,
-    lanes: Iterable[str] | None = None,
-) -> Picture:
+    before: Trace | Timeline, after: Trace | Timeline, *, labels: tuple[str, str] = ("before", "after"),
+    title: str | None = None, steps: int | None = None, lanes: Iterable[str] | None = None,
+) -> Picture:  # fmt: skip
     """Draw two timelines on one time axis: the same number of steps, so that a gain shows as length.
 
     Parameters

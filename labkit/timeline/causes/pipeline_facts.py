@@ -23,7 +23,7 @@ from labkit.timeline.intervals import Intervals, overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import FILE_READERS, PYTHON_OPS, short_op
+from labkit.timeline.wording import FILE_READERS, PYTHON_OPS, REQUESTED, short_op
 
 #: Nodes that unpack or parse while they read; the last two read what an earlier run has written.
 _SOURCES = (*FILE_READERS, "CSV", "SnapshotDatasetReader", "FileCacheImpl")
@@ -119,13 +119,18 @@ class Pipeline:
     def _small(self) -> dict[str, Any]:
         """Return what shows that handing elements over takes longer than the work on them."""
         took = self._took("prep", lambda name: name not in self.work.calls).total()
-        batch = self._took("batch", lambda name: True).total()
+        batch, element = self._took("batch", lambda name: True).total(), self.run.work and self.run.work.element
+        # To read and to unpack, and to copy what is large, takes as long however elements are handed over.
+        stored = self._took("fetch", lambda name: True) + self._took("prep", lambda name: short_op(name) in _SOURCES)
+        other = stored.total() + (batch if element and element.bytes >= thresholds.LARGE_BYTES else 0)
+        few = 2 * other <= self.causes.gaps.length_ns.sum()
         return (
             chain(self.work, self.steps)
             or anew(self.work, self.run, self.steps)
-            or packed(self.work, self.run, self.steps)
+            or (few and packed(self.work, self.run, self.steps))
             or one_by_one(self.work, self.steps, took, batch)
-            or short_calls(self.work, self.run, self.steps)
+            or (few and short_calls(self.work, self.run, self.steps))
+            or {}
         )
 
     def _took(self, cause: str, which: Callable[[str], bool]) -> Counter[str]:
@@ -149,6 +154,7 @@ class Pipeline:
         ops = [op for op, ns in took.items() if ns >= thresholds.LEAST * took.total()]
         ran = min((n for op in ops for n in self.work.runs(op, loops=False)), default=0)
         taken = max([images, *(self.work.asked(path) for path in self.work.calls if _BATCHES.match(short_op(path)))])
+        most = 0.0
         for path in self.work.calls:
             maps = [name for name in self.work.below(path) if is_map(short_op(name))]
             if maps and short_op(path) in _DROPPERS:
@@ -157,8 +163,10 @@ class Pipeline:
                 zipped = nearest[: nearest.rfind("::Zip") + len("::Zip")]
                 alike = self.work.calls[nearest] / self.work.calls.get(zipped, self.work.calls[nearest])
                 made = ran / max(1, round(alike)) / taken
-                if made >= thresholds.THROWN_AWAY:
+                drops = self.work.asked(path) / self.work.calls[path]
+                if made >= thresholds.THROWN_AWAY and drops >= 0.9 * most:  # of several, the one that drops most
                     found |= {"dropper": _DROPPERS[short_op(path)], "made": made}
+                    most = max(most, drops)
         return found
 
     def _endless(self) -> bool:
@@ -203,6 +211,7 @@ class Pipeline:
         # TensorFlow makes no map parallel that draws at random, nor any where its rewriting is off.
         rewritten = run.options.get("experimental_optimization.apply_default_optimizations") != "False"
         made_parallel = prep and rewritten and not (run.work and run.work.random) and "Map" in {n.kind for n in maps}
+        made_parallel = made_parallel and self.has("ParallelMap", "MapAndBatch")  # none within a function
         python, source = prep and blame in PYTHON_OPS, blame in _SOURCES
         node = prep and blame in self.nodes and not source
         stored = blame in ("SnapshotDatasetReader", "FileCacheImpl")
@@ -221,7 +230,7 @@ class Pipeline:
         at_once = self._at_once(mine if prep else ("read",), {op for node in maps for op in node.ops})
         one = at_once < thresholds.ONE_BY_ONE
         # What its author wrote says how many calls there may be; where that is not known, the nodes that ran do.
-        one_call = max(called) == 1 if called else kind == "Map" or not parallel
+        one_call = set(called) == {1} if called else kind == "Map" or not parallel
         more_calls = prep and (turns or (one and one_call)) and not (node or source or generator)
         cores, wide = run.host.cpus or 0, max((n for n in called if n > 0), default=run.host.cpus or 0)
         threads = int(run.options.get("threading.private_threadpool_size", cores))
@@ -232,6 +241,8 @@ class Pipeline:
         may = 1 if more_calls or generator else threads if narrow else cores or 1
         late = known.crowded and not (waits and prep) and known.cause != "fetch"
         late = late and computed(run) <= may * self.lanes[0].busy.total_ns
+        rest = computed(run) < thresholds.CORES_REST * cores * self.lanes[0].window_ns
+        few_calls = max(called) if prep and called and min(called) > 0 and rest and not (one_call or narrow) else 0
         turns_at_it = (
             cores != 1 and not (one or known.crowded) and thresholds.INTERPRETER_FULL <= kept <= thresholds.ONE_CORE
         )
@@ -243,6 +254,9 @@ class Pipeline:
             "waits": waits,
             "unclear": unclear,
             "pool": threads if narrow else 0,
+            "few_calls": few_calls if few_calls < cores else 0,
+            "writes_cache": blame == "FileCacheImpl" and any(map(work.below, work.of(blame))),
+            "unwatched": blame.startswith(REQUESTED) and ":" in blame,
             "interpreter": TURNS if turns_at_it else MAY_TAKE_TURNS,
             "source": source and (prep or stored or (unclear and not several)),
             "node": node,

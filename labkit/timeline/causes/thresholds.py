@@ -66,6 +66,11 @@ ASKS = 100
 #: A Python function returns lists, or many single numbers, if for this share of its calls tensors are made of them.
 CONVERTS = 0.25
 
+#: An element of so many bytes takes longer to copy than to hand over.
+LARGE_BYTES = 65_536
+#: Where the process computed for less than this share of the cores, a map with more calls at once could compute more.
+CORES_REST = 0.7
+
 #: A map that makes this many elements for each one in a batch makes some that are thrown away.
 THROWN_AWAY = 1.2
 

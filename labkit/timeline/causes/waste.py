@@ -18,6 +18,9 @@ from labkit.timeline.causes.node_work import NodeWork
 from labkit.timeline.run import Made, Run
 from labkit.timeline.wording import FILE_READERS, short_op, size
 
+#: Ops that make a spectrum.
+_WHOLE = re.compile("I?R?FFT([23]D)?|AudioSpectrogram|Mfcc")
+
 
 def thrown_away(took: Mapping[str, int], work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     """Return the op that makes many times what is delivered, how much that is, and what is delivered; empty without.
@@ -35,6 +38,9 @@ def thrown_away(took: Mapping[str, int], work: NodeWork, run: Run, steps: int) -
     delivered, images = run.work and run.work.element, run.images_of(steps) or 0
     elements, batch = _elements(work, images), max(1, round(images / max(1, steps)))
     least = thresholds.BESIDE * max(took.values(), default=0)
+    # Nothing of a spectrum is thrown away: all of it goes into each value that is made of it.
+    whole = [name for name in work.counts if _WHOLE.fullmatch(short_op(name)) and name in run.made and elements]
+    needed = max((work.counts[name] / elements * run.made[name].values for name in whole), default=0.0)
     for op in sorted(took, key=took.get, reverse=True) if delivered and elements else ():
         places = [name for name in work.counts if short_op(name) == op and name in run.made]
         # Of a step, because the window cuts some calls off.
@@ -44,7 +50,7 @@ def thrown_away(took: Mapping[str, int], work: NodeWork, run: Run, steps: int) -
         if took[op] < least or most is None:
             continue
         more = runs[most] > 1 or made[most].bytes >= thresholds.MORE_BYTES * delivered.bytes
-        if more and made[most].values >= max(thresholds.MANY_VALUES, thresholds.WASTED * delivered.values):
+        if more and made[most].values >= max(thresholds.MANY_VALUES, thresholds.WASTED * max(needed, delivered.values)):
             often = f" in {runs[most]:,.0f} calls" if runs[most] > 1 else ""
             return {"wasteful": op, "makes": f"{_words(made[most])}{often}", "delivered": _words(delivered)}
     return {}
@@ -94,6 +100,7 @@ def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     files, groups = most in map(begun.get, FILE_READERS), any("GroupBy" in path for path in work.calls)
     costs = most if work.ops_ns < thresholds.EACH_NS * most and not files else begun.get("Root", 0)
     few, anew_for_each_batch = elements <= thresholds.FEW * costs, 2 * batches >= steps and not groups
+    anew_for_each_batch &= begun.get("Root", 0) >= batches or work.ops_ns < thresholds.EACH_NS * batches
     if not steps or not elements or not (few or anew_for_each_batch):
         return {}
     often = most / steps
