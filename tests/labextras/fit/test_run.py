@@ -183,13 +183,8 @@ def test_an_error_of_the_watcher_is_one_line_and_stops_no_training(tmp_path):
 def test_a_script_without_a_training_says_so_and_a_missing_one_is_named(tmp_path):
     (line,) = lines(under("labkit", tmp_path, "print('hello')"))
     assert "nothing was recorded" in line
-    done = subprocess.run(
-        [sys.executable, "-m", "labkit.cli", "run", "none.py"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "labkit.cli", "run", "none.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, lines(done)) == (1, ["none.py is no file; allowed: a script of Python that trains"])
 
 

@@ -237,6 +237,20 @@ def test_nobody_is_told_to_set_what_is_set_whatever_the_node_that_ran_is_called(
     assert said(make, **written, options=options, host={"cpus": 2}, processor=CLOCK) == rule
 
 
+@pytest.mark.parametrize(("cpus", "rule"), [(2, "prep.less-work"), (16, "prep.more-calls")])
+def test_a_map_of_few_calls_gets_more_where_cores_rest(cpus, rule):
+    make = working(PARALLEL, "sort/TopKV2:TopKV2", 4, threads=2)
+    assert said(make, **set_to("ParallelMap", 2), host={"cpus": cpus}, processor=CLOCK) == rule
+
+
+def test_a_cache_that_is_written_and_a_worker_that_nobody_watched_are_called_that():
+    cache, words, writes = f"{BATCH}::FileCacheImpl", "element from worker-1:5051", "work.writes-cache"
+    assert said(lambda a: [("next", cache, "read", a, a + 9.9), *in_threads("m:Mul", a, 4)]) != writes
+    below = f"{cache}::Map"
+    assert said(lambda a: [("next", cache, "read", a, a + 9.9), ("next", below, "iterator", a + 1, a + 2)]) == writes
+    assert said(lambda a: [("next", words, "transfer", a, a + 9.9)]) == "transfer.unwatched"
+
+
 @pytest.mark.parametrize(("threads", "pool"), [(1, True), (4, True), (16, False), (None, True)])
 def test_calls_that_wait_want_as_many_threads_as_there_are_calls(threads, pool):
     options = {"threading.private_threadpool_size": str(threads)} if threads else {}
