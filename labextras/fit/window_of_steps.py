@@ -129,7 +129,7 @@ class Window:
         self._run = Drive()
         self._session = _Beside(session, loader, self._run) if loader else session
         # A training is long enough for few samples, and shall not be slower for being watched.
-        self._sampler = loader.sampler if loader else Sampler()
+        self._sampler = loader.sampler if loader else Sampler(soon=0)
         self._window = ProfilerWindow(self._run, self._session, self._sampler, keep)
         self._most_bytes = 2 * EVENT_BYTES * max_events if profile and tf else math.inf
         # A guard ends the profile in a thread of its own, and never within a step.

@@ -42,6 +42,8 @@ class Sampler(contextlib.AbstractContextManager):
 
     Parameters
     ----------
+    soon : int
+        So many samples at the beginning come faster than the others.
     tree : bool
         Count the threads of this process and of those that it started, and take no samples: the clock of one process
         would say nothing about the work of the others.
@@ -63,8 +65,8 @@ class Sampler(contextlib.AbstractContextManager):
         single numbers that they had returned.
     """
 
-    def __init__(self, *, tree: bool = False) -> None:
-        self.tree = tree
+    def __init__(self, *, soon: int = SOON, tree: bool = False) -> None:
+        self.soon, self.tree = soon, tree
         self.samples: list[tuple[int, int]] = []
         self.queued_ns: int | None = None
         self.threads: list[tuple[int, int, int, int]] = []
@@ -147,7 +149,7 @@ class Sampler(contextlib.AbstractContextManager):
     def _run(self) -> None:
         while True:
             self._taken.extend((time.perf_counter_ns(), time.process_time_ns()))
-            if self._end.acquire(timeout=SOON_S if len(self._taken) < 2 * SOON else PERIOD_S):
+            if self._end.acquire(timeout=SOON_S if len(self._taken) < 2 * self.soon else PERIOD_S):
                 self._taken.extend((time.perf_counter_ns(), time.process_time_ns()))
                 return
 
