@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 from labcourse import gradebook
 from labcourse.drills import data, machine
 from labcourse.drills.case import Case
-from labcourse.drills.data import Probe
 from labcourse.drills.naming import drawn, listed, named
 from labcourse.drills.sick_jobs import BLOCK, GROUPS, WORDS, SickJob, job
 from labcourse.drills.silent import SilentDrill, silent
@@ -29,6 +28,7 @@ from labcourse.fairness import rules
 from labcourse.grading import CheckResult, Wrong, judge
 from labcourse.student_code import call
 from labkit.common.numbers import whole
+from labkit.common.table import Table
 from labkit.pipelines.structure import nodes
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Trace
@@ -229,12 +229,12 @@ class Drill:
         """Its lanes and gaps, without what the gaps wait for."""
         return Timeline(self.trace, explain=False)
 
-    def probe(self) -> Probe:
+    def probe(self) -> Table:
         """Return the numbers of the data in two epochs, and of the memory: what comes, and what should come.
 
         Returns
         -------
-        labcourse.drills.data.Probe
+        labkit.common.table.Table
         """
         memory = self._given.held, self._job.machine.room
         return data.compare(data.read(self.dataset, self.case), memory, self.name)

@@ -286,16 +286,12 @@ DETECTORS: dict[str, Callable[[Delivery], bool]] = {
 # -- as students see them -----------------------------------------------------------
 
 
-class Probe(Table):
-    """A table of what comes and what should come, a row for each number of the data."""
-
-
-def compare(comes: Delivery, memory: tuple[int, int], name: str) -> Probe:
+def compare(comes: Delivery, memory: tuple[int, int], name: str) -> Table:
     """Put the numbers of a pipeline beside those of a right one; `memory` holds the photos in memory, and the room."""
     numbers = zip(_numbers(comes).items(), _numbers(_right(comes)).values(), strict=True)
     rows = [(what, number, wanted) for (what, number), wanted in numbers]
     rows.append(("decoded photos in memory, at most", f"{memory[0]:,}", f"room for {memory[1]:,}"))
-    return Probe(("", "comes", "should come"), rows, caption=f"Two epochs of {name}")
+    return Table(("", "comes", "should come"), rows, caption=f"Two epochs of {name}")
 
 
 def _right(facts: Delivery) -> Delivery:

@@ -16,8 +16,6 @@ from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import VALIDATION, Trace
 from labkit.views import saved_page
 
-_NONE = (lambda: None), 0
-
 
 class Loops(watching):
     """`watching` around a loop that nobody has marked: the train step is all that happens between two batches.
@@ -40,8 +38,8 @@ class Loops(watching):
         #: Of each iterator: what it iterates over, and how many steps optimizers had taken when it began.
         self._begun: Any = weakref.WeakKeyDictionary()
         self._source, self._step, self._aside, self._trained_aside = None, contextlib.ExitStack(), None, 0
-        #: The iterator that was begun last, and when.
-        self._opened: tuple[Any, int] = _NONE
+        #: When an iterator was begun of which nothing was taken yet.
+        self._began: Any = weakref.WeakKeyDictionary()
 
     # -- model.fit ---------------------------------------------------------------
 
@@ -80,7 +78,7 @@ class Loops(watching):
             iterator = begin(source)
         with self._never_stopping():
             self._begun.setdefault(iterator, (source, self.script.trained))
-            self._opened = weakref.ref(iterator), start
+            self._began[iterator] = start
         return iterator
 
     def taken(self, take: Any, iterator: Any) -> Any:
@@ -89,10 +87,8 @@ class Loops(watching):
         with self._never_stopping():
             self._step.close()
             known, mine, start = self._source, self._trains(iterator), time.perf_counter_ns()
-            opened, began = self._opened
-            if opened() is iterator:  # the wait begins with the epoch
-                start = began
-            self._opened = _NONE
+            start = self._began.pop(iterator, start)  # the first wait begins with the epoch
+            self._began.clear()  # what begins, and lets others take first, does not wait meanwhile
             if mine and known is not None and self._aside is not None and self.script.trained > self._trained_aside:
                 raise RecordingError("an optimizer takes steps in two loops; allowed: one, or `watching` around one")
             if mine or self._aside is None:
@@ -130,9 +126,7 @@ class Loops(watching):
         with self._never_stopping():
             if not failed:
                 self._step.close()
-            if self._window is not None and self._window.calls:
-                self._close(ended=True)
-            self._discard(self._why)
+            self._finish()
 
     # -- what is said --------------------------------------------------------------
 

@@ -162,9 +162,7 @@ class Watch(Watcher, keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Close the window if the training was shorter; let go of its loader where it ended before the window."""
-        if self._window is not None:
-            self._close(ended=True)
-        self._discard(self._why)
+        self._finish()
 
     # -- the window --------------------------------------------------------------
 

@@ -134,6 +134,12 @@ class Watcher:
             window.discard()
         self._unfollow()
 
+    def _finish(self) -> None:
+        """End it with the training: with the steps that there were, and with nothing followed any more."""
+        if self._window is not None and self._window.calls:
+            self._close(ended=True)
+        self._discard(self._why)
+
     def _take(self, images: int | None, label: str, said: str, **facts: Any) -> None:
         """End the window with a trace of a training, which is called `label` and described by `said`."""
         accelerator = Accelerator(label, "real", None, said)
@@ -213,11 +219,10 @@ class watching(Watcher, contextlib.AbstractContextManager):
 
     def __exit__(self, kind: Any, *_: Any) -> None:
         """Close the window if the loop was shorter; discard it if the loop failed, or ended before it."""
-        if self._window is not None and kind is None and self._window.calls:
-            self._close(ended=True)
+        if kind and self._window is not None:
+            self._discard("the loop failed in the window")
         else:
-            self._discard("the loop failed in the window" if kind and self._window else self._why)
-        self._done = True
+            self._finish()
 
     @contextlib.contextmanager
     def __call__(self, batch: Any = None) -> Iterator[None]:

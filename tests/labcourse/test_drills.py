@@ -236,7 +236,7 @@ def test_a_drill_draws_its_timeline_without_explanation(key):
         assert "waits mostly for" not in text, name
         assert not re.search(r"the cause|its cause|for what|waited for", text), name
     assert len(drill.timeline.gaps) == len(Timeline(drill.trace).gaps), "the gaps themselves are all there"
-    assert repr(data.Probe(("", "comes"), [("a", "1")])) == "   comes\na  1"
+    assert repr(data.Table(("", "comes"), [("a", "1")])) == "   comes\na  1"
 
 
 def test_faults_of_the_machine_are_in_the_recording():

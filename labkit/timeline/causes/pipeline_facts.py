@@ -210,8 +210,10 @@ class Pipeline:
         called = [node.settings.get("num_parallel_calls", 1) for node in maps]
         # TensorFlow makes no map parallel that draws at random, nor any where its rewriting is off.
         rewritten = run.options.get("experimental_optimization.apply_default_optimizations") != "False"
-        made_parallel = prep and rewritten and not (run.work and run.work.random) and "Map" in {n.kind for n in maps}
-        made_parallel = made_parallel and self.has("ParallelMap", "MapAndBatch")  # none within a function
+        # Nor a map in the function of another node: of those that it makes parallel, such a node runs.
+        mapped = self.has("ParallelMap", "MapAndBatch")
+        made_parallel = mapped and prep and rewritten and not (run.work and run.work.random)
+        made_parallel = made_parallel and "Map" in {n.kind for n in maps}
         python, source = prep and blame in PYTHON_OPS, blame in _SOURCES
         node = prep and blame in self.nodes and not source
         stored = blame in ("SnapshotDatasetReader", "FileCacheImpl")
@@ -221,7 +223,6 @@ class Pipeline:
         waits, unclear = (bool(effort) and effort.computes is answer for answer in (False, None))
         waits &= kept < thresholds.INTERPRETER_FULL
         parallel, interleaved = self.has("ParallelMap"), self.has("ParallelInterleave", "LegacyParallelInterleave")
-        mapped = self.has("ParallelMap", "MapAndBatch")
         several = interleaved or (blame == "ReadFile" and not kind and mapped)
         generator = python and self._generates(kind, mapped)
         turns = prep and kind not in ("", "Map", "Generator") and not (node or source) and (waits or not python)
@@ -240,9 +241,10 @@ class Pipeline:
         # What computes may be late only for lack of a core, unless the threads that may do it would be too slow for it.
         may = 1 if more_calls or generator else threads if narrow else cores or 1
         late = known.crowded and not (waits and prep) and known.cause != "fetch"
-        late = late and computed(run) <= may * self.lanes[0].busy.total_ns
-        rest = computed(run) < thresholds.CORES_REST * cores * self.lanes[0].window_ns
-        few_calls = max(called) if prep and called and min(called) > 0 and rest and not (one_call or narrow) else 0
+        cpu_ns, lane = computed(run), self.lanes[0]
+        late = late and cpu_ns <= may * lane.busy.total_ns
+        few = prep and called and 0 < min(called) and max(called) < cores and not (one_call or narrow)
+        few = few and cpu_ns < thresholds.CORES_REST * cores * lane.window_ns
         turns_at_it = (
             cores != 1 and not (one or known.crowded) and thresholds.INTERPRETER_FULL <= kept <= thresholds.ONE_CORE
         )
@@ -254,7 +256,7 @@ class Pipeline:
             "waits": waits,
             "unclear": unclear,
             "pool": threads if narrow else 0,
-            "few_calls": few_calls if few_calls < cores else 0,
+            "few_calls": max(called) if few else 0,
             "writes_cache": blame == "FileCacheImpl" and any(map(work.below, work.of(blame))),
             "unwatched": blame.startswith(REQUESTED) and ":" in blame,
             "interpreter": TURNS if turns_at_it else MAY_TAKE_TURNS,
