@@ -158,10 +158,7 @@ def report(outcomes: dict[str, list[Outcome]], load: list[float], status: card.R
         middle, per_cpu, own = (statistics.median(column) for column in zip(*rows, strict=True))
         print(f"{name:22}{middle:10,.0f}{min(rates):8,.0f}{max(rates):8,.0f}{per_cpu:11,.0f}{own:10.0%}")
     figures = {}
-    for key, name, base in (
-        ("card", "card", "in process"),
-        ("records", "records, card", "records, in process"),
-    ):
+    for key, name, base in (("card", "card", "in process"), ("records", "records, card", "records, in process")):
         pairs = list(zip(outcomes[name], outcomes[base], strict=True))
         figures[f"{key}_over_in_process"] = statistics.median(a.rate / b.rate for a, b in pairs)
         figures[f"{key}_over_in_process_per_cpu"] = statistics.median(a.per_cpu / b.per_cpu for a, b in pairs)

@@ -25,10 +25,7 @@ STORAGE = {
 }
 #: Accelerators, images/s of one, images/s of all: page of benchmarks of MindSpore r1.5, ResNet-50 v1.5 in mixed
 #: precision, 256 images each, eight accelerators in a host.
-SCALING = {
-    "Ascend 910, 8": (8, 2115.0, 16_600.0),
-    "Ascend 910, 16": (16, 2115.0, 32_768.0),
-}
+SCALING = {"Ascend 910, 8": (8, 2115.0, 16_600.0), "Ascend 910, 16": (16, 2115.0, 32_768.0)}
 #: What nobody waits for there.
 PLENTY = {"image_kb": 114.66, "worker_cores": 64, "storage_mb_s": 1e6, "storage_requests_s": 1e6,
           "readers_per_host": 4096, "network_mb_s": 1e5}  # fmt: skip

@@ -96,18 +96,12 @@ def of_containers(album: Any, folder: Path) -> dict[str, tuple[Any, Any]]:
     return {
         "CSV of files": (rows.map(lambda path, label: (tf.io.read_file(path), label)), [listing, *album.paths]),
         "SQLite": (tf.data.experimental.SqlDataset("sqlite", str(database), query, (tf.string, tf.int64)), database),
-        "fixed-length binary": (
-            tf.data.FixedLengthRecordDataset(str(binary), 1 + 3 * size * size).map(split),
-            binary,
-        ),
+        "fixed-length binary": (tf.data.FixedLengthRecordDataset(str(binary), 1 + 3 * size * size).map(split), binary),
         "Parquet, by batches": (
             tf.data.Dataset.from_generator(batches, output_signature=signature).unbatch(),
             columnar,
         ),
-        "TFRecord": (
-            tf.data.TFRecordDataset(shards.paths).batch(32).map(records.parse).unbatch(),
-            shards.paths,
-        ),
+        "TFRecord": (tf.data.TFRecordDataset(shards.paths).batch(32).map(records.parse).unbatch(), shards.paths),
     }
 
 

@@ -162,7 +162,7 @@ def measure(number: str) -> Any:
             place = write_aside(kept() / f"{number} now.py", after(before(number), number))
         former, text = _former(number), utf8_text(place)
         if text == utf8_text(former) and _earlier(number):
-            return Page(f"{_shown(place)} is as it was: {STEPS[number].task}", "Save it, and run this cell again.")
+            return Page(f"{_shown(place)} is unchanged. {STEPS[number].task}", "Save it, and run this cell again.")
         later = [one for one in STEPS if one > number and (kept() / f"{one}.py").exists()]
         if later and text == utf8_text(kept() / f"{later[-1]}.py"):
             return Page(f'{NAME} is as notebook {later[-1]} measured it; my_pipeline.reset("{number}") goes back.')

@@ -155,12 +155,7 @@ def drive_lessons(engine: Watched) -> None:
     go("random_saturation", (height * width, count), images, out, n, pixels, seed, counter, half, most)
 
 
-DRIVERS = {
-    "lessons": drive_lessons,
-    "tokens": drive_tokens,
-    "decoder": drive_decoder,
-    "preprocess": drive_preprocess,
-}
+DRIVERS = {"lessons": drive_lessons, "tokens": drive_tokens, "decoder": drive_decoder, "preprocess": drive_preprocess}
 
 
 def drive_planted(engine: Watched, name: str) -> None:

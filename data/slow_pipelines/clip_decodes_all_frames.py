@@ -14,10 +14,7 @@ CAUSE = {"prep"}
 OP = r"Decode|Slice|map_fn|While|Loop|TensorList"
 SAYS = r"choose|thrown away|times for each|less work|before decoding|smaller before"
 NEVER = r"parallel reads|^prefetch|private_threadpool|map\(num_parallel_calls=AUTOTUNE\):"
-ADVICE = {
-    r"choose|thrown away|delivered|before decoding|smaller before": True,
-    r"cache": "kept",
-}
+ADVICE = {r"choose|thrown away|delivered|before decoding|smaller before": True, r"cache": "kept"}
 
 
 def make(folder, seed, fixed=False):

@@ -64,7 +64,7 @@ function ask(place) {
   place.append(body, told);
   const verdict = (value) => { // of a number, and of each point of a curve
     const each = [value].flat().map((one, i) => asked.verdicts[i].find(([end]) => end === null || one <= end)[1]);
-    return new Set(each).size === 1 ? each[0] : `${each.filter((word) => word === "right").length} of ${each.length} points right`;
+    return new Set(each).size === 1 ? each[0] : `${each.filter((word) => word.startsWith("right")).length} of ${each.length} points right`;
   };
   forms.set(name, () => {
     const value = kept.predictions[name]?.value, given = value !== undefined;
@@ -151,7 +151,7 @@ function read(root) {
   };
   const answered = (part, value) => {
     given[part] = value;
-    status.textContent = `${part ? `${part}: ` : ""}${value}. When all is answered, press Check.`;
+    status.textContent = `Your answer: ${part ? `${part}: ` : ""}${value}. When all is answered, press Check.`;
     chosen();
   };
   const judge = (fresh) => {
@@ -189,6 +189,7 @@ function exported() {
   const file = new Blob([JSON.stringify(kept)], { type: "application/json" });
   const link = element("a", { download: "labkit-page.json", href: URL.createObjectURL(file) });
   link.click();
+  state.textContent = `Exported. In a notebook, labcourse.take_up("${link.download}") takes it up.`;
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 

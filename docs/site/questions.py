@@ -177,7 +177,8 @@ def _form(asked: Prediction, more: dict[str, Any]) -> str:
     about = {"file": msgspec.to_builtins(asked), "unit": figures.unit_word(asked.unit), **more}
     place = f'<div class="lq-form" id="predict-{asked.name.replace(".", "-")}" role="group"'
     script = f'<script type="application/json">{as_json(about)}</script>'
-    return f'{place} aria-label="Your prediction {asked.name}">{script}</div>'
+    without = "<noscript>A prediction takes JavaScript. Without it, what was measured is open below.</noscript>"
+    return f'{place} aria-label="Your prediction {asked.name}">{script}{without}</div>'
 
 
 def _rows(text: str) -> list[list[str]]:
@@ -202,7 +203,9 @@ def _verdicts(measured: Figure, unit: str) -> list[tuple[float | None, str]]:
     between = [(low + high) / 2 for low, high in pairwise([*edges, 3 * edges[-1] + 1])]
     doubt = figures.doubt(measured.middle, unit) * (not measured.has_spread)
     judged = [Commitment("page.any", value, unit, measured=measured, doubt=doubt) for value in between]
-    words = [f"{one.verdict}: {one.why}" if one.why else one.verdict for one in judged]
+    close = f"within {figures.CLOSE:.0%} of it"
+    whys = [one.why or (close if one.verdict == figures.RIGHT else "") for one in judged]
+    words = [f"{one.verdict}: {why}" if why else one.verdict for one, why in zip(judged, whys, strict=True)]
     return list(zip([*edges[1:], None], words, strict=True))
 
 
@@ -256,7 +259,8 @@ def _ask(cell: NotebookNode, number: str) -> None:
     stored.data["text/html"] = (
         f'<div class="labkit-reading lq-reading" id="read-{number.replace(".", "-")}" role="group" '
         f'aria-label="Reading {number}"><p class="lr-words">{escape(page.words)}</p>\n{page.body(pictures)}\n'
-        f'<script type="application/json">{as_json(about)}</script></div>'
+        f'<script type="application/json">{as_json(about)}</script>'
+        "<noscript><p>Answers are checked where JavaScript runs.</p></noscript></div>"
     )
 
 

@@ -32,7 +32,8 @@ def offloaded_jobs() -> tuple[Any, ...]:
         return CardEngine(where[0], ms, _PARTS[part], where[1])
 
     jobs = [list(map(engine, _PARTS, times)) for times in _JOBS.values()]
-    return tuple(timeline("08b.1", three_engines.run(job, accelerators.modelled("H100"), steps=6)) for job in jobs)
+    runs = (three_engines.run(job, accelerators.modelled("H100"), steps=6, cores=2) for job in jobs)
+    return tuple(timeline("08b.1", run) for run in runs)
 
 
 @shows("08b.1")

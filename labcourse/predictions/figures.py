@@ -19,6 +19,9 @@ UNITS = ("times", "share", "ms", "s", "µs", "images/s", "MB", "GB", "MB/s", "co
 #: far another run would be from it.
 COUNTS, TIMED = ("batches", "images", "steps"), ("times", "ms", "s", "µs", "images/s", "MB/s")
 
+#: The word for one of a unit.
+_ONE = {"batches": "batch", "images": "image", "steps": "step", "cores": "core"}
+
 #: A number counts as right within this relative error,
 CLOSE = 0.2
 
@@ -62,7 +65,7 @@ class Figure(NamedTuple):
     def words(self, unit: str) -> str:
         """Return number, spread and unit, as in ``1.91 [1.85–1.97] times``."""
         spread = f" [{number(self.low, unit)}–{number(self.high, unit)}]" if self.has_spread else ""
-        return f"{number(self.middle, unit)}{spread} {unit_word(unit)}"
+        return f"{number(self.middle, unit)}{spread} {unit_word(unit, self.high)}"
 
 
 # -- numbers and words ---------------------------------------------------------------------
@@ -127,12 +130,12 @@ def _several(given: Any) -> bool:
 
 def percent(error: float | None) -> str:
     """Return a relative error with its sign, as in ``+12 %``; a dash for None."""
-    return "–" if error is None else f"{100 * error:+,.0f} %".replace("-", "−")
+    return "–" if error is None else f"{round(100 * error):+,} %".replace("-", "−").replace("+0 %", "0 %")
 
 
-def unit_word(unit: str) -> str:
+def unit_word(unit: str, value: float = 0) -> str:
     """Return the unit as it stands after a number: a share is printed in percent."""
-    return "%" if unit == "share" else unit
+    return "%" if unit == "share" else _ONE.get(unit, unit) if value == 1 else unit
 
 
 def number(value: float, unit: str) -> str:

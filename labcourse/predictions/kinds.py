@@ -97,7 +97,7 @@ class Commitment(KeptPrediction, frozen=True, tag_field="format", tag="labkit pr
 
     def said(self, value: float) -> str:
         """Return an answer in words."""
-        return f"{number(value, self.unit)} {unit_word(self.unit)}"
+        return f"{number(value, self.unit)} {unit_word(self.unit, value)}"
 
     def read(self, given: Any, what: str) -> Figure:
         """Return what was measured, or what the model says."""

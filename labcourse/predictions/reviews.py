@@ -110,7 +110,7 @@ class Summary(Tabular):
         seen = [p for p in self.predictions if None not in (p.value, p.measured)]
         if not self.predictions:
             return ["No prediction has been committed yet: predictions.commit('02.gain', 1.3, unit='times')."]
-        lines = [f"{sum(p.right for p in seen)} of {len(seen)} measured predictions are right."]
+        lines = [f"{sum(p.right for p in seen)} of {len(seen)} measured predictions are right."] * bool(seen)
         if unclear := sum(p.verdict == OPEN for p in seen):
             lines.append(f"The spread was too wide to tell for {unclear} of them.")
         if unjudged := sum(p.verdict == UNJUDGED for p in seen):

@@ -344,10 +344,10 @@ class LoaderSession(contextlib.AbstractContextManager):
         if hidden:
             unseen = "What they do cannot be seen: let the loader start its workers in the recording."
             yield f"Processes of this program that began before the recording: {hidden}. {unseen}"
-        # Of those that live on, and began with what they share.
-        lives = [(shared_spans.shared_mb(one.pid), one.shared_mb) for one in found]
-        copied, had = max(((had - left, had) for left, had in lives if left), default=(0.0, 0.0))
-        if copied >= COPIED_MB:
+        # Of those that live on, and began with what they share. What only the parent writes, two workers still share.
+        lives = [(left, one.shared_mb) for one in found for left in [shared_spans.shared_mb(one.pid)] if left]
+        copied, had = max(((had - left, had) for left, had in lives), default=(0.0, 0.0))
+        if copied >= COPIED_MB and len(lives) > 1:
             steps = max(1, self.epochs.taken)
             many = f"{copied:,.0f} MB in {steps} batches, {min(had, 1e3 * copied / steps):,.0f} MB for each 1,000"
             copies = "a forked worker copies the pages of Python objects that it reads, as of a list of texts"

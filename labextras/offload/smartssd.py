@@ -256,12 +256,12 @@ class SmartSSD:
             Bytes of a photo, the mean of the reader's album for example.
         """
         rate = float(bandwidth_gb_s(number("photo_bytes", photo_bytes, 1, 1 << 40)))
-        note = "Line: published by the vendor, not measured here. Dotted: the size of your photo (modelled)."
+        note = "Line: published by the vendor, not measured here. Dotted: the size of your photo."
         share = 100 * rate / max(P2P_READ.values())
         yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
         return charts.lines(
             [size / 1024 for size in P2P_READ], {"P2P read": list(P2P_READ.values())},
-            x_label="bytes of one read (KB)", y_label="GB/s",
+            x_label="size of one read (kB)", y_label="GB/s",
             title="Peer-to-peer reads, SSD to FPGA: small reads waste the link (modelled)",
             note=f"{note} {yours}", log_x=True, mark=(photo_bytes / 1024, "your photo"),
         )  # fmt: skip

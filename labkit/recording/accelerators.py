@@ -190,14 +190,9 @@ class Modelled:
 
 
 def modelled(
-    preset: str | None = None,
-    *,
-    step_ms: float | None = None,
-    images_per_s: float | None = None,
-    rows_per_s: float | None = None,
-    tokens_per_s: float | None = None,
-    name: str | None = None,
-) -> Modelled:
+    preset: str | None = None, *, step_ms: float | None = None, images_per_s: float | None = None,
+    rows_per_s: float | None = None, tokens_per_s: float | None = None, name: str | None = None,
+) -> Modelled:  # fmt: skip
     """Return an accelerator that holds the step for a stated time without using the CPU.
 
     Give exactly one of the first five.

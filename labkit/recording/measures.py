@@ -70,6 +70,9 @@ IN_TURN, SURE = " (busy: the size may be off)", 2.0
 #: told: a window may end with more batches prepared ahead than it began with, as much as a tenth of its own.
 CPU_TIME, AHEAD = "CPU time", 1.1
 
+#: From so much on a table says that a speed-up is not the ratio of the rates beside it.
+APART = 1.15
+
 #: The last columns of a table whose rows are also compared with the row above each.
 _ABOVE = ("over the row above", "verdict (row above)")
 
@@ -344,7 +347,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         first = names[0]
         rate, over = f"{self.noun}s/s", f"speed-up over {first}"
         head = ("pipeline", rate, over, *_ABOVE) if self.above else ("pipeline", rate, "wait", over, "verdict")
-        rows = []
+        rows, uneven = [], []
         for name, base in zip(names, [first, *(names if self.above else [first] * len(names))], strict=False):
             one = self[name][middle(self[name])]
             to_first, verdict = self._compared(name, first)
@@ -354,7 +357,14 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
             for other in dict.fromkeys((first, base)):
                 if reason := self.difference(name, other):
                     warnings.append(f"{name} is not comparable with {other}: {reason}.")
+            if name != first and not self.difference(name, first):
+                base_rate = self[first][middle(self[first])].images_per_s
+                ways = self.speedup(name, first).median, one.images_per_s / base_rate
+                uneven += [name] if max(ways) > APART * min(ways) else []
             rows.append((name, f"{one.images_per_s:,.0f}", *cells))
+        if uneven:
+            why = "the rounds differ, so the speed-up, their median, is not the ratio of the rates"
+            warnings.append(f"{', '.join(uneven)}: {why}.")
         if any(CPU_TIME in cell for row in rows for cell in row):
             warnings.append(f"{CPU_TIME} tells of work that is saved; of waits, overlap and speed it says nothing.")
         return Table(head, rows, right=(1,) if self.above else (1, 2), notes=warnings, rule=True, more=how)
@@ -443,17 +453,10 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
 
 
 def measure(
-    variants: Mapping[str, Any],
-    accelerator: Any,
-    *,
-    steps: int | None = 20,
-    warmup: int = 2,
-    repeats: int = 5,
-    limit: int | None = None,
-    progress: bool | None = None,
-    profile: bool = True,
+    variants: Mapping[str, Any], accelerator: Any, *, steps: int | None = 20, warmup: int = 2, repeats: int = 5,
+    limit: int | None = None, progress: bool | None = None, profile: bool = True,
     busy_limit: float = other_programs.BUSY,
-) -> Measures:
+) -> Measures:  # fmt: skip
     """Record several pipelines in interleaved rounds, so that a machine that drifts hits all alike.
 
     Every round records each pipeline once, starting with another one each time. While a verdict is open, rounds are

@@ -98,14 +98,9 @@ class ShardPlan(NamedTuple):
 
 
 def write(
-    photos: Photos,
-    folder: str | os.PathLike[str],
-    shards: int = 8,
-    compression: str = "",
-    progress: bool | Callable[[int, int], None] | None = None,
-    *,
-    form: str = "jpeg",
-) -> Shards:
+    photos: Photos, folder: str | os.PathLike[str], shards: int = 8, compression: str = "",
+    progress: bool | Callable[[int, int], None] | None = None, *, form: str = "jpeg",
+) -> Shards:  # fmt: skip
     """Write photos into TFRecord shards, one ``tf.Example`` a photo, in the order of `photos`.
 
     A shard is written aside and renamed when it is whole. Ctrl-C, a kill or a full disk leave finished

@@ -445,7 +445,7 @@ class _Pen:
             self.seen.add(len(LAYERS))
         left = axis.left - 0.1
         if row.height > 3 * LINE:
-            for number, at in ((most, y + LINE / 2), (0, base - LINE / 2)):
+            for number, at in ((most, y + 0.05), (0, base - 0.03)):
                 self.page.write(left, axis.top + at, f"{number}", SMALL, look.muted, ha="right")
 
     def _lane(self, lane: Lane, y: float, high: float) -> None:

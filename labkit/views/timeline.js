@@ -64,9 +64,7 @@ export function parse(view) {
 }
 
 // In which layers a span is drawn, and which part of its height: its work below, what it waits for above.
-function partsOf({ layer, waits, share }) {
-  return [[layer, 0, share], [waits, share, 1]].filter(([, from, to]) => to > from);
-}
+const partsOf = ({ layer, waits, share }) => [[layer, 0, share], [waits, share, 1]].filter(([, from, to]) => to > from);
 
 // A span of a series or a gap of a run; `cause` is what a gap waited for, where that is known.
 function itemOf(series, i) {
@@ -141,10 +139,7 @@ export function duration(ns, { cycle_ns: cycle } = {}) {
   return `${grouped(x, x >= 999.95 ? 0 : x >= 9.995 ? 1 : 2)} ${unit}`;
 }
 
-function percent(share) {
-  if (share >= 0.9995 && share < 1) return "> 99.9 %";
-  return share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
-}
+const percent = (share) => share >= 0.9995 && share < 1 ? "> 99.9 %" : share > 0 && share < 0.0005 ? "< 0.1 %" : `${(100 * share).toFixed(1)} %`;
 
 // Round numbers for an axis, about `count` of them, and the digits that they need behind the point.
 function ticks(first, last, count) {
@@ -257,6 +252,12 @@ function spansOf(layout, run) {
 
 // -- painting -------------------------------------------------------------------------------------------------------
 
+// Those parts of a heading that find room, the first one at least; that other programs are busy is said before the cause.
+function fitting(parts, room, bold) {
+  while (parts.length > 1 && textWidth(joined(...parts), 12, bold) > room) parts.splice(parts.findLastIndex((part, k) => k && !`${part}`.startsWith("other ")), 1);
+  return joined(...parts);
+}
+
 // Draw the lanes and the axis; `all` of the lanes, or those that are scrolled into sight.
 function paint(view, pen, top, width, height, all = false) {
   const { colours, left, right, matches, plan, compared } = view, below = top + height - AXIS, room = view.lanesHeight();
@@ -266,9 +267,8 @@ function paint(view, pen, top, width, height, all = false) {
   pen.clip(0, top, width, height - AXIS);
   for (const head of plan.heads) {
     const { label, heading, edge } = view.layout.runs[head.run], y = top + head.y - scroll + head.h / 2;
-    const parts = [label, compared && `${compared} ${view.layout.counted}s: ${duration(edge[compared], view.layout)}`, ...heading.split(" · ")];
-    while (parts.length > 1 && textWidth(joined(...parts), 12, true) > right - 12) parts.pop();
-    pen.text(4, y, elide(joined(...parts), right - 12, 12, true), 12, colours.ink, "left", true);
+    const parts = [label, compared && `${compared} ${view.layout.counted}${compared > 1 ? "s" : ""}: ${duration(edge[compared], view.layout)}`, ...heading.split(" · ")];
+    pen.text(4, y, elide(fitting(parts, right - 12, true), right - 12, 12, true), 12, colours.ink, "left", true);
   }
   const visible = plan.items.filter((p) => p.y - scroll + p.h > 0 && p.y - scroll < height);
   for (const p of visible) {
@@ -280,7 +280,7 @@ function paint(view, pen, top, width, height, all = false) {
   }
   pen.clip(left, top, right - left, height - AXIS);
   for (const p of visible) {
-    const y = top + p.y - scroll;
+    const y = top + p.y - scroll, end = view.until = compared ? view.x(p.facts.edge[compared]) + 1 : Infinity;
     paintSteps(view, pen, p, y);
     if (p.lane.index === 0) paintGaps(view, pen, p, y);
     if (p.band) paintBand(view, pen, p, y);
@@ -291,10 +291,9 @@ function paint(view, pen, top, width, height, all = false) {
       pen.fade(1);
       if (matches) paintRow(view, pen, row.series.flatMap((s) => matches.series.get(s) ?? []), high, h, true);
     }
-    if (!compared) continue;
-    const end = view.x(p.facts.edge[compared]); // what follows is pale: the lengths that are seen are those of the same work
-    veil(pen, 0.8, end, y, right - end, p.h, colours.background);
-    pen.rect(end - 1, y, 2, p.h, colours.ink);
+    if (!compared) continue; // what follows is pale and without words: the lengths that are seen are those of the same work
+    veil(pen, 0.8, end - 1, y, right - end + 1, p.h, colours.background);
+    pen.rect(end - 2, y, 2, p.h, colours.ink);
   }
   pen.free();
   paintOutlines(view, pen, top - scroll, !all && view.tour?.stops[[0, 1, 1][view.tour.step]]);
@@ -322,9 +321,9 @@ function paintRow(view, pen, list, y, h, outlined = false) {
   list.forEach((s, k) => view.shown(s).forEach(([layer, from, to]) => {
     paintShare(view, pen, to - from < 1 ? found[k].share.map((part) => part * (to - from)) : found[k].share, base, size, y, h, layer);
   }));
-  list.forEach((s, k) => found[k].wide.forEach((i) => {
-    const [x, x2] = view.edges(s.start[i], s.end[i], 2);
-    paintSpan(view, pen, s, i, x, y, x2 - x, h);
+  list.forEach((s, k) => found[k].wide.forEach((i, n, wide) => {
+    const [x, x2] = view.edges(s.start[i], s.end[i], 2), over = s.start[wide[n + 1]] < s.end[i] && s.start[wide[n + 1]] > s.start[i];
+    paintSpan(view, pen, s, i, x, y, x2 - x, h, over ? view.x(s.start[wide[n + 1]]) - x : x2 - x); // the next one may cover it
     if (outlined) pen.box(x + 0.5, y + 0.5, x2 - x - 1, h - 1, colours.ink);
   }));
 }
@@ -355,7 +354,7 @@ function paintBand(view, pen, p, y) {
 
 // Beside a band: how many threads its height stands for, and the number of cores at its dashed line.
 function paintScale({ colours: { muted }, left, right, width }, pen, { band: { most, cores }, h }, y) {
-  if (h > 44) for (const [number, at] of [[most, y + 6], [0, y + h - 6]]) pen.text(left - 6, at, String(number), 10, muted, "right");
+  if (h > 44) for (const [number, at] of [[most, y + 6], [0, y + h - 2]]) pen.text(left - 6, at, String(number), 10, muted, "right");
   if (cores && right < width - 20) pen.text(right + 6, Math.max(y + h * (1 - cores / most), y + 6), `${cores} core${cores > 1 ? "s" : ""}`, 11, muted);
 }
 
@@ -364,6 +363,7 @@ function paintScale({ colours: { muted }, left, right, width }, pen, { band: { m
 function paintShare(view, pen, share, base, size, y, h, layer) {
   const { left, colours } = view, n = share.length, bottom = y + h, { look } = view.layout.layers[layer];
   const inside = colours[["filled", "idle"].includes(look) ? "fill" : "tint"][layer];
+  if (share.some((part) => part * h >= 0.4)) view.seen.add(layer); // what nobody can see needs no sample
   for (let c = 0; c < n; c++) {
     if (!share[c]) continue;
     const from = c, points = [];
@@ -375,12 +375,11 @@ function paintShare(view, pen, share, base, size, y, h, layer) {
     for (let k = c - 1; k >= from; k--) step(k + 1, k, base[k]);
     pen.shape(points, inside);
     if (top) pen.line(top, colours.fill[layer]);
-    view.seen.add(layer);
   }
   for (let c = 0; c < n; c++) base[c] += share[c];
 }
 
-function paintSpan(view, pen, s, i, x, y, w, h) {
+function paintSpan(view, pen, s, i, x, y, w, h, free) {
   const { fill, on, tint, ink, background } = view.colours, { layers, runs, categories } = view.layout, shown = view.shown(s);
   for (const [layer, from, to] of shown) {
     const { look } = layers[layer], top = y + h * (1 - to), high = h * (to - from);
@@ -392,21 +391,21 @@ function paintSpan(view, pen, s, i, x, y, w, h) {
   }
   if (!shown.length) return;
   if (w > 4 && h > 3) pen.rect(x + w - 0.6, y, 0.6, h, background); // neighbours of one colour stay two
-  if (h < 10 || w < 26) return;
-  const step = stepOf(s, i), name = categories[s.category].key === "train" && step >= 0 ? `step ${step}` : runs[s.run].names[s.name[i]];
+  if (h < 10 || w < 16 || x + w > view.until) return;
+  const step = stepOf(s, i), train = categories[s.category].key === "train" && step >= 0, name = train ? `step ${step}` : runs[s.run].names[s.name[i]];
   const [layer, from, to] = shown.reduce((one, other) => other[2] - other[1] > one[2] - one[1] ? other : one), mixed = to - from < 1;
-  const fits = (choice) => textWidth(choice, 11) + (mixed ? 20 : 8) <= w, hollow = layers[layer].look === "hollow";
-  const words = [name, layers[s.layer].label.split(": ").pop()].find(fits), size = words && textWidth(words, 11) + 8;
+  const fits = (choice) => textWidth(choice, 11) + (mixed ? 20 : view.layout.cycle_ns ? 2 : 8) <= free, hollow = layers[layer].look === "hollow";
+  const words = [name, train ? `${step}` : layers[s.layer].label.split(": ").pop()].find(fits), size = words && textWidth(words, 11) + 8;
   if (!words) return; // whole words, or none; behind them the ground is that of the larger part alone
-  if (mixed) pen.rect(x + (w - size) / 2, y + 1, size, h - 2, hollow ? tint[layer] : fill[layer]);
-  pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, hollow ? ink : on[layer], "center");
+  if (mixed) pen.rect(x + (free - size) / 2, y + 1, size, h - 2, hollow ? tint[layer] : fill[layer]);
+  pen.text(x + free / 2, y + h / 2 + 0.5, words, 11, hollow ? ink : on[layer], "center");
 }
 
 // Idle time: in its strong colour, with the first of several words that fits.
 function paintIdle(view, pen, x, y, w, h, ...choices) {
   view.seen.add(view.idle);
   pen.rect(x, y, w, h, view.colours.gap);
-  const words = h > 12 && w > 30 && choices.find((choice) => textWidth(choice, 11, true) + 8 < w); // measuring takes its time
+  const words = h > 12 && w > 30 && x + w <= view.until && choices.find((choice) => textWidth(choice, 11, true) + 8 < w); // measuring takes its time
   if (words) pen.text(x + w / 2, y + h / 2 + 0.5, words, 11, view.colours.on_gap, "center", true);
 }
 
@@ -418,7 +417,7 @@ function paintGaps(view, pen, p, y) {
   for (let i = above(gap.end, view.first); i < gap.start.length && gap.start[i] < view.last; i++) {
     if (gap.length[i] < WIDE * view.pixel) continue;
     const [x, x2] = view.edges(gap.start[i], gap.end[i], 3), words = duration(gap.length[i], view.layout), kind = gaps.kinds[gap.kind[i]];
-    paintIdle(view, pen, x, y, x2 - x, p.h, ...(kind === "unknown" ? [] : [`idle ${words}: ${kind}`, `${words} ${kind}`]), words);
+    paintIdle(view, pen, x, y, x2 - x, p.h, ...(kind === "unknown" ? [] : [`idle ${words}: ${kind}`, `${words} ${kind}`, kind]), words);
   }
 }
 
@@ -632,7 +631,6 @@ export class View {
     this.selected = at ? { ...itemOf(run.gap, at.gap), cause: { run: 0, ...at } } : null; // see itemOf; what a page points at
     this.idle = layout.layers.findIndex(({ look }) => look === "idle");
     this.title.textContent = layout.title;
-    this.heads.textContent = other || this.look.heading === false ? "" : ` ${joined("", run.heading) && `· ${run.heading}`}`;
     this.about.textContent = layout.runs.map(({ label, headline, figures }) => joined(label, headline, figures)).join("\n");
     this.legend.innerHTML = layout.layers.map((entry, layer) => this.legendEntry(entry, layer)).join("");
     this.find(this.search.value);
@@ -678,7 +676,9 @@ export class View {
 
   // Paint anew what no zoom changes: the samples of the legend.
   recolour(theme, width) {
-    const { root, layout } = this, look = layout.themes[theme];
+    const { root, layout } = this, look = layout.themes[theme], [{ heading }, other] = layout.runs;
+    const room = width > 560 ? width - 176 - textWidth(layout.title, 14, true) : Infinity; // one line, but for a phone
+    this.heads.textContent = other || this.look.heading === false || !heading ? "" : ` · ${fitting(heading.split(" · "), room)}`;
     const names = Object.values(layout.layouts).flatMap(({ items }) => items).map(({ name }) => textWidth(name, 12, true) + 14);
     Object.assign(this, { themeName: theme, width, colours: look });
     this.left = Math.round(Math.min(Math.max(84, ...names), 0.32 * width, NAMES));
@@ -997,17 +997,15 @@ function write({ firstChild, lastChild }, [head, ...lines]) {
 }
 
 // The time from the first to the last of two; the second one may be missing.
-function hull(one, other) {
-  return [Math.min(one.from, other?.from ?? Infinity), Math.max(one.to, other?.to ?? -Infinity)];
-}
+const hull = (one, other) => [Math.min(one.from, other?.from ?? Infinity), Math.max(one.to, other?.to ?? -Infinity)];
 
 // -- keys, wheel, pointer -------------------------------------------------------------------------------------------
 
 function takeKeys(view) {
   const { canvas, search, help, panel, root } = view, of = (key) => root.querySelector(`:not([hidden]) > [data-keys~="${CSS.escape(key)}"]`);
-  canvas.onkeydown = (event) => {
-    const node = of(event.key) ?? (event.shiftKey ? null : of(event.key.toLowerCase()));
-    if (!node || withModifier(event) || !view.layout) return;
+  root.onkeydown = (event) => { // of the lanes, and of a button, which keeps what presses it
+    const node = of(event.key) ?? (event.shiftKey ? null : of(event.key.toLowerCase())), { target, key } = event;
+    if (!node || withModifier(event) || !view.layout || (target !== canvas && (!target.closest("button") || key === "Enter"))) return;
     event.preventDefault();
     event.stopPropagation();
     view.act(node);
@@ -1015,6 +1013,7 @@ function takeKeys(view) {
   for (const [node, name, key] of [[panel, "panel", "t"], [help, "help", "?"]]) node.onkeydown = (event) => {
     if (withModifier(event) || ![key, "Escape"].includes(event.key)) return;
     event.preventDefault();
+    event.stopPropagation();
     view.toggle(name);
     canvas.focus({ preventScroll: true });
   };

@@ -191,7 +191,7 @@ for pair, number, code, own in written:
     print(f"{pair:<9} {number:>6}  {code:<17} {own}")
 
 # %% [markdown]
-# Do these bits really stand in your file?
+# Are these bits really in your file?
 
 # %%
 ours = "".join(code + own for _, _, code, own in written)
@@ -307,7 +307,7 @@ print("equal to tf.image.resize within 0.01 grey levels:", far < 0.01)
 # %% [markdown]
 # ## One name, three bicubics
 #
-# *Bicubic* mixes four neighbours along each side. TensorFlow and Pillow turn the same 16×16 pixels into other 4×4 pixels. Two numbers explain it: $a$, how deep the curve of the weights dips below zero, and how far it is stretched.
+# *Bicubic* mixes four neighbours along each side. TensorFlow and Pillow turn the same 16×16 pixels into different 4×4 pixels. Two numbers explain it: $a$, how deep the curve of the weights dips below zero, and how far it is stretched.
 
 # %%
 def cubic(distance, a):
@@ -388,7 +388,7 @@ check("00.3", block)
 alone = {"subsample": coarser["Cb, Cr: 8×8"], "quantise": qualities["quality 5"], "code": photo[part]}
 alone["scale"] = rgb(*(coarse(plane, 8) for plane in (y, cb, cr)))[part]
 mixed = dict(zip("ABCD", sorted(alone, key=lambda name: name[1:])))  # no peeping
-discrepancy.gallery({letter: alone[name] for letter, name in mixed.items()}, title="Which step was it?")
+discrepancy.gallery({letter: alone[name][16:] for letter, name in mixed.items()}, title="Which step was it?")
 
 # %% tags=["stub"]
 step = {"A": ..., "B": ..., "C": ..., "D": ...}  # your answers

@@ -134,7 +134,7 @@ charts.sweep(sweeps, calls, x_label="calls", title="The same job, two stores", n
 #
 # <details><summary>Answer</summary>
 #
-# *Page cache*: its line is flat from the number of cores on. *Object store*: its line goes on rising, although the cores have little to do, because many reads can wait at the same time. So "more threads make it faster" proves nothing about the cores. To know the cause, measure a second time with the files in memory, and compare.
+# *Page cache*: on a quiet machine, its line is flat from the number of cores on. *Object store*: its line goes on rising, although the cores have little to do, because many reads can wait at the same time. So "more threads make it faster" proves nothing about the cores. To know the cause, measure a second time with the files in memory, and compare.
 #
 # </details>
 #

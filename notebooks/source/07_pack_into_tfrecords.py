@@ -273,7 +273,7 @@ my_pipeline.measure("07")
 # %% [markdown]
 # ## Without the lab
 #
-# At work: is it worth it to pack? Time each part. (The second pays for the start of a dataset, and for a call from Python for each record.)
+# At work: is it worth it to pack? Time each part, and trust only large differences. (The second pays for the start of a dataset, and for a call from Python for each record.)
 
 # %% tags=["nbval-ignore-output"]
 def ms_each(items):

@@ -180,7 +180,7 @@ measured
 #
 # ## The timeline
 #
-# The card has a lane for each of its three *engines*: *copy in* reads photos from the drive, *kernel* decodes and resizes them, *copy out* sends the pixels to the host. For the host, waiting for the card looks like reading a file. Two steps are shown; the table counts all.
+# The card has a lane for each of its three *engines*: *copy in* reads photos from the drive, *kernel* decodes and resizes them, *copy out* sends the pixels to the host. For the host, waiting for the card looks like reading a file: its threads are hollow. A gap that waits for the *kernel* says *prepare*. Two steps are shown; the table counts all.
 
 # %% tags=["nbval-ignore-output"]
 shown = [measured.trace(name) for name in jobs]

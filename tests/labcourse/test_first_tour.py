@@ -131,6 +131,18 @@ def test_three_steps_lead_from_a_gap_to_one_photo_in_every_way(shown, way):
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_lanes_stay_where_they_are_while_the_sentences_change(shown, width):
+    page = shown()
+    page.set_viewport_size({"width": width, "height": 900})
+    tops = [page.locator(".lt-lanes").bounding_box()["y"]]
+    for _ in range(3):
+        page.evaluate("view.step()")
+        tops.append(page.locator(".lt-lanes").bounding_box()["y"])
+    assert len(set(tops)) == 1
+
+
+@pytest.mark.browser
 def test_a_ring_stands_around_what_comes_next_and_nowhere_when_all_is_done(shown):
     page = shown()
     assert page.evaluate(INK, 0)

@@ -471,12 +471,7 @@ def test_results_of_several_notebooks_are_put_together(tmp_path):
     group = handin.gather(tmp_path)
     assert group.left_out == ()
     assert [r["created"][:4] for r in group.results] == ["2027", "2026"]
-    assert group.passed() == {
-        "00.1": [100.0, 100.0],
-        "02.1": [100.0, 0.0],
-        "03.1": [100.0, 0.0],
-        "drill 6": [100.0],
-    }
+    assert group.passed() == {"00.1": [100.0, 100.0], "02.1": [100.0, 0.0], "03.1": [100.0, 0.0], "drill 6": [100.0]}
     assert group.busy()["old"] == [50.0]
     assert group.busy()["both"] == [90.0]
     assert group.ratios()["00.a"] == [0.5]

@@ -109,6 +109,8 @@ class SpanNames:
         self.worker = np.array([i for i, n in enumerate(names) if n in (WORKER, SOURCE)], np.int64)
         self.python = np.array([i for i, n in enumerate(names) if short_op(n) in PYTHON_OPS], np.int64)
         self.pipe = np.isin(names, PIPE)
+        # It copies elements in threads that leave no spans, from when it has the last one of a batch.
+        self.copies = np.array([short_op(n).startswith("ParallelBatch") for n in names], bool)
         self.queues = [(i, EMPTY if name == GET else FULL) for i, name in enumerate(names) if name in (GET, PUT)]
         known = {names[i] for i in np.flatnonzero(self.node).tolist()}
         self.root = self.node & np.array([n.rpartition("::")[0] not in known for n in names], bool)
@@ -220,13 +222,9 @@ class CriticalPath:
     """
 
     def __init__(
-        self,
-        lanes: Sequence[Lane],
-        waits: Intervals,
-        run: Run,
-        names: tuple[str, ...],
+        self, lanes: Sequence[Lane], waits: Intervals, run: Run, names: tuple[str, ...],
         efforts: Mapping[str, Effort] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.lanes, self.run, self.names, self.waits = lanes, run, SpanNames(names, efforts or {}), waits
         span_ns = lanes[0].window_ns
         # Beside other processes, the lanes of each begin with its name; nothing of another one makes a batch of this.
@@ -496,7 +494,10 @@ class CriticalPath:
             if found is None and not asynchronous(self.names.names[node]):
                 self._rest(low, now, node=node)  # it has no threads to wait for, so it worked itself
                 return low, lane, node
-            self._rest(found[0] if found else low, now, handed_over=found is not None)
+            if found and self.names.copies[node]:
+                self._charge(BATCH, now - found[0], node)
+            else:
+                self._rest(found[0] if found else low, now, handed_over=found is not None)
             return (*found, node) if found else (low, lane, node)
         return self._chain(track, piece, now, first), lane, node
 

@@ -262,6 +262,7 @@ class Pipeline:
             "interpreter": TURNS if turns_at_it else MAY_TAKE_TURNS,
             "source": source and (prep or stored or (unclear and not several)),
             "node": node,
+            "rests": self._ahead["rests"] and not node,  # the work of such a node shows as none
             "in_turn": kind if turns else "",
             "one_at_a_time": one and (prep or not several),
             "one_call": one_call,

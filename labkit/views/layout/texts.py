@@ -77,6 +77,8 @@ def hint(timelines: Sequence[Timeline], spans: bool) -> str:
     """Return what is said while nothing is selected."""
     if not spans:
         return "No spans: nothing was recorded in the window."
+    if not any(len(timeline.gaps) for timeline in timelines):
+        return "No gap. Click a span for what it is."
     what = "its cause" if have_causes(timelines) else "how long it is"
     return f"Click a gap of the {timelines[0].accelerator.name.rpartition(' · ')[2]} for {what}."
 
@@ -91,7 +93,8 @@ def colours(name: str) -> dict[str, Any]:
         "focus": fill["train"],
         "fill": colours,
         "on": [text_on(colour) for colour in colours],
-        "tint": [tint(colour, look["lane"]) for colour in colours],
+        # What is blocked has a neighbour that is empty, in cells that are too narrow for words.
+        "tint": [tint(colour, look["lane"], *[0.45] * (k == BLOCKED)) for k, colour in enumerate(colours)],
         "on_gap": text_on(look["gap"]),
     }
 

@@ -42,7 +42,4 @@ WRONG = {
     ],
 }
 
-RIGHT = {
-    "00.3": [walked, lambda numbers: tf.reshape(tf.gather(numbers, np.argsort(ORDER)), (8, 8))],
-    "00.4": [ALONE],
-}
+RIGHT = {"00.3": [walked, lambda numbers: tf.reshape(tf.gather(numbers, np.argsort(ORDER)), (8, 8))], "00.4": [ALONE]}

@@ -34,7 +34,7 @@ WRONG = {
         (_no_else, "your function returns"),
         (_no_round_rose, "as fast as before"),
         (_four_rounds, "IndexError"),
-    ],
+    ]
 }
 
 RIGHT = {
@@ -45,5 +45,5 @@ RIGHT = {
             if all(map(operator.lt, before, after))
             else ["no difference", "slower"][all(map(operator.gt, before, after))]
         ),
-    ],
+    ]
 }

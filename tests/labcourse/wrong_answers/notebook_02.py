@@ -110,12 +110,7 @@ WRONG = {
         (_buffered(room=lambda depth: 1), "2 of 3 elements are"),
         (_buffered(errors=False), "saw a normal end"),
         (_buffered(), "in a finally, tell it"),
-    ],
+    ]
 }
 
-RIGHT = {
-    "02.2": [
-        _by_semaphore,
-        _by_futures,
-    ],
-}
+RIGHT = {"02.2": [_by_semaphore, _by_futures]}

@@ -109,13 +109,4 @@ WRONG = {
     ],
 }
 
-RIGHT = {
-    "03.2": [
-        _numbered,
-        _opened_in_a_function,
-    ],
-    "03.3": [
-        _fed(calls=-1),
-        _in_two_maps,
-    ],
-}
+RIGHT = {"03.2": [_numbered, _opened_in_a_function], "03.3": [_fed(calls=-1), _in_two_maps]}

@@ -65,10 +65,7 @@ WRONG = {
 }
 
 RIGHT = {
-    "05.2": [
-        lambda photos, *functions: _placed(photos.batch(4), functions, 2).unbatch(),
-        _computed_at_once,
-    ],
+    "05.2": [lambda photos, *functions: _placed(photos.batch(4), functions, 2).unbatch(), _computed_at_once],
     "05.3": [
         _counted,
         lambda first, later, without: (

@@ -101,10 +101,7 @@ WRONG = {
             lambda dataset, change, size: dataset.batch(size, True).map(_compiled(change)).map(_compiled(change)),
             "apply every stage once,",
         ),
-        (
-            lambda dataset, change, size: dataset.batch(size, True).map(_compiled(change)).take(3),
-            "take(3) is left in",
-        ),
+        (lambda dataset, change, size: dataset.batch(size, True).map(_compiled(change)).take(3), "take(3) is left in"),
         (_mean, "tuple index out of range"),
         (
             lambda dataset, change, size: dataset.batch(size, True).map(lambda x: _cast(_compiled(change)(x))),
@@ -130,8 +127,5 @@ RIGHT = {
         _as_a_function,
         lambda dataset, change, size: dataset.padded_batch(size, drop_remainder=True).map(_compiled(change)),
     ],
-    "06.3": [
-        _by_shape,
-        lambda images, deltas: _bright(images, deltas[:, None, None, None]),
-    ],
+    "06.3": [_by_shape, lambda images, deltas: _bright(images, deltas[:, None, None, None])],
 }

@@ -174,10 +174,7 @@ WRONG = {
         (lambda path: reader(path, change=lambda image, label: (image[None], label)), "of the shape (1,)"),
         (lambda path: reader(path, change=lambda image, label: {"photo": image}), "not dict"),
         (lambda path: reader(path, change=with_tf(lambda tf, a, b: (tf.io.decode_raw(a, tf.uint8), b))), "not decoded"),
-        (
-            lambda path: reader(path, change=with_tf(lambda tf, a, b: (a, tf.cast(b, tf.uint8)))),
-            "of class 1000 you",
-        ),
+        (lambda path: reader(path, change=with_tf(lambda tf, a, b: (a, tf.cast(b, tf.uint8)))), "of class 1000 you"),
         (lambda path: reader(path, change=with_tf(lambda tf, a, b: (tf.strings.strip(a), b))), "do not strip them"),
         (lambda path: reader(path).repeat(), "the reader never ends"),
     ],
@@ -214,8 +211,5 @@ RIGHT = {
         lambda path: reader(path, num_parallel_calls=4, deterministic=True).prefetch(2),
     ],
     "07.4": [counted, by_hand, as_numbers],
-    "07.3": [
-        square,
-        lambda im, *place: im * (1 - np.float32(mask(*im.shape[:2], *place))),
-    ],
+    "07.3": [square, lambda im, *place: im * (1 - np.float32(mask(*im.shape[:2], *place)))],
 }

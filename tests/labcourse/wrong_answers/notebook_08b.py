@@ -69,10 +69,7 @@ WRONG = {
 }
 
 RIGHT = {
-    "08b.1": [
-        said(),
-        said(A=("card: copy out", "accelerator"), B=("host", "card: kernel")),
-    ],
+    "08b.1": [said(), said(A=("card: copy out", "accelerator"), B=("host", "card: kernel"))],
     "08b.2": [
         BY_WEIGHTS,
         resize(HALF),

@@ -85,12 +85,6 @@ RIGHT = {
         lambda seed: LATE if seed == 40 else NOISE,
         lambda seed: tf.constant(1 + drills.diagnoses().index(LATE if seed == 40 else NOISE)),
     ],
-    "10.2": [
-        lambda case: _slow(case, loose=False),
-        _in_the_options,
-    ],
-    "10.3": [
-        _shade,
-        _by_batches,
-    ],
+    "10.2": [lambda case: _slow(case, loose=False), _in_the_options],
+    "10.3": [_shade, _by_batches],
 }

@@ -72,8 +72,5 @@ RIGHT = {
         lambda right, other: np.array([100 * _pairs(right, other).mean(), _half(right, other)]),
         lambda right, other: (float(100 * _pairs(right, other).mean()), np.float32(_half(right, other))),
     ],
-    "11.4": [
-        _rounded_first,
-        lambda path: np.asarray(_rounded_first(path), np.float64),
-    ],
+    "11.4": [_rounded_first, lambda path: np.asarray(_rounded_first(path), np.float64)],
 }

@@ -2,9 +2,4 @@
 
 WRONG = {}
 
-RIGHT = {
-    "11.5": [
-        lambda a, b, n: 1000 / (a / n + b),
-        lambda a, b, n: n / ((a + b * n) / 1000),
-    ],
-}
+RIGHT = {"11.5": [lambda a, b, n: 1000 / (a / n + b), lambda a, b, n: n / ((a + b * n) / 1000)]}

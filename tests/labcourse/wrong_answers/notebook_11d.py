@@ -6,5 +6,5 @@ RIGHT = {
     "11.11": [
         lambda d, a, t, g: sorted([d + a, t])[-1] / sorted([d, t + g])[-1],
         lambda d, a, t, g: (d + a if d + a > t else t) / (d if d > t + g else t + g),
-    ],
+    ]
 }

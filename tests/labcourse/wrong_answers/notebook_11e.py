@@ -10,17 +10,10 @@ def _appended(blocks):
     return 2 * sum(counted)
 
 
-WRONG = {
-    "11.9": [
-        (lambda one, other: "yes", "True or False"),
-    ],
-}
+WRONG = {"11.9": [(lambda one, other: "yes", "True or False")]}
 
 RIGHT = {
-    "11.8": [
-        lambda blocks: 2 * (1 + sum(blocks)),
-        _appended,
-    ],
+    "11.8": [lambda blocks: 2 * (1 + sum(blocks)), _appended],
     "11.9": [
         lambda one, other: not (min(one) <= max(other) and min(other) <= max(one)),
         lambda one, other: np.where(min(one) > max(other) or min(other) > max(one), True, False),

@@ -102,26 +102,14 @@ WRONG = {
         (_query(_ALL), "all rows came; where id %"),
         (_query("select label from photos where id % {workers} = {worker}"), "promises none"),
         (_query(_RIGHT + " desc"), "the task says to keep it"),
-        (
-            _query("select label from photos where (id - 1) % {workers} = {worker} order by id"),
-            "these are the rows of",
-        ),
+        (_query("select label from photos where (id - 1) % {workers} = {worker} order by id"), "these are the rows of"),
         (_query("select id from photos where id % {workers} = {worker} order by id"), "the task asks for their"),
         (lambda *given: _query(_RIGHT)(*given).cache(), "cache() is left in"),
     ],
 }
 
 RIGHT = {
-    "12.1": [
-        _stacked,
-        lambda path: _records()(path).prefetch(2),
-    ],
-    "12.2": [
-        _in_python,
-        lambda *given: _query(_RIGHT)(*given).prefetch(2),
-    ],
-    "12.3": [
-        _counted,
-        lambda photos_per_s, request_ms: math.ceil(photos_per_s * request_ms / 1000),
-    ],
+    "12.1": [_stacked, lambda path: _records()(path).prefetch(2)],
+    "12.2": [_in_python, lambda *given: _query(_RIGHT)(*given).prefetch(2)],
+    "12.3": [_counted, lambda photos_per_s, request_ms: math.ceil(photos_per_s * request_ms / 1000)],
 }

@@ -145,13 +145,4 @@ WRONG = {
     ],
 }
 
-RIGHT = {
-    "12.4": [
-        _vectors(),
-        _with_keras,
-    ],
-    "12.5": [
-        _RIGHT,
-        _filled_last,
-    ],
-}
+RIGHT = {"12.4": [_vectors(), _with_keras], "12.5": [_RIGHT, _filled_last]}

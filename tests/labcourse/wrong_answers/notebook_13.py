@@ -147,10 +147,7 @@ WRONG = {
         (lambda ms, batch, step, cores: min(cores, int(ms * batch / step) + 1), "expected"),
         (lambda ms, batch, step, cores: min(8, math.ceil(ms * batch / step)), "you return 8 workers, expected 4"),
     ],
-    "13.5": [
-        (lambda boxes: boxes[:2], "expected (6, 4)"),
-        (lambda boxes: 1 - boxes[:, [2, 3, 0, 1]], "the box"),
-    ],
+    "13.5": [(lambda boxes: boxes[:2], "expected (6, 4)"), (lambda boxes: 1 - boxes[:, [2, 3, 0, 1]], "the box")],
 }
 
 RIGHT = {
@@ -158,20 +155,8 @@ RIGHT = {
         _filled,
         lambda samples: [np.array([image for image, _ in samples]), np.int64([label for _, label in samples])],
     ],
-    "13.2": [
-        _blocks,
-        lambda length, workers, worker: np.arange(worker, length, workers),
-    ],
-    "13.3": [
-        _loader(),
-        _batches_of_numbers,
-    ],
-    "13.4": [
-        _counted,
-        lambda image_ms, batch, step_ms, cores: math.ceil(min(cores, image_ms * batch / step_ms)),
-    ],
-    "13.5": [
-        _mirrored,
-        lambda boxes: np.abs(boxes[:, [2, 1, 0, 3]] - [1, 0, 1, 0]),
-    ],
+    "13.2": [_blocks, lambda length, workers, worker: np.arange(worker, length, workers)],
+    "13.3": [_loader(), _batches_of_numbers],
+    "13.4": [_counted, lambda image_ms, batch, step_ms, cores: math.ceil(min(cores, image_ms * batch / step_ms))],
+    "13.5": [_mirrored, lambda boxes: np.abs(boxes[:, [2, 1, 0, 3]] - [1, 0, 1, 0])],
 }

@@ -34,7 +34,7 @@ WRONG = {
             lambda numbers, count: (count - len(set(numbers)) + 0.9, len(numbers) - len(set(numbers)) + 0.4),
             "whole numbers, not 0.9",
         ),
-    ],
+    ]
 }
 
 RIGHT = {

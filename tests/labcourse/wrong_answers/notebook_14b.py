@@ -31,16 +31,10 @@ WRONG = {
     "14.4": [
         (lambda batch, process, count: batch[process * count : (process + 1) * count], "a part has"),
         (lambda batch, process, count: len(batch) // count, "return the list"),
-    ],
+    ]
 }
 
 RIGHT = {
-    "14.4": [
-        _grouped,
-        lambda batch, process, count: np.array_split(batch, count)[process],
-    ],
-    "14.5": [
-        _walked,
-        lambda waits_ms, train_ms, all_reduce_ms: np.max(waits_ms) + train_ms + all_reduce_ms,
-    ],
+    "14.4": [_grouped, lambda batch, process, count: np.array_split(batch, count)[process]],
+    "14.5": [_walked, lambda waits_ms, train_ms, all_reduce_ms: np.max(waits_ms) + train_ms + all_reduce_ms],
 }

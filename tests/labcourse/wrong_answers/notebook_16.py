@@ -29,15 +29,11 @@ def _by_cases(batch, step_ms, image_ms, cores, gpu):
     return batch / step_ms * 1e3
 
 
-WRONG = {
-    "16.2": [
-        (lambda batch, step_ms, image_ms, cores, gpu: 1e3 * batch / step_ms, "expected"),
-    ],
-}
+WRONG = {"16.2": [(lambda batch, step_ms, image_ms, cores, gpu: 1e3 * batch / step_ms, "expected")]}
 
 RIGHT = {
     "16.2": [
         lambda batch, step_ms, image_ms, cores, gpu: _rate(batch, step_ms, batch * image_ms / cores, gpu),
         _by_cases,
-    ],
+    ]
 }

@@ -173,12 +173,7 @@ def test_threads_that_work_one_at_a_time_may_hold_the_interpreter_or_lack_calls(
 
 
 @pytest.mark.parametrize(
-    ("name", "cause"),
-    [
-        ("queue get", "queue empty"),
-        ("queue put", "queue full"),
-        ("receive", "unknown"),
-    ],
+    ("name", "cause"), [("queue get", "queue empty"), ("queue put", "queue full"), ("receive", "unknown")]
 )
 def test_a_wait_in_the_thread_that_trains_for_somebody_who_is_not_seen_is_nobodys_work(name, cause):
     """The queue is named where it is one; a wait for another thread inside of its call belongs to it."""

@@ -44,13 +44,7 @@ def test_a_read_outside_of_an_array_of_any_type_is_found(name, place, where):
 
 
 @pytest.mark.parametrize(
-    "value",
-    [
-        "mix(a[i], a[i + 1], 0.0f)",
-        "fmin(a[i], a[i + 1])",
-        "fmax(a[i], a[i + 1])",
-        "a[i + 1] < 0 ? 1 : 0",
-    ],
+    "value", ["mix(a[i], a[i + 1], 0.0f)", "fmin(a[i], a[i + 1])", "fmax(a[i], a[i + 1])", "a[i + 1] < 0 ? 1 : 0"]
 )
 def test_a_read_outside_is_found_through_a_weight_of_zero_and_through_limits(value):
     source = f"kernel void f(global const float *a, global float *b) {{ int i = get_global_id(0); b[i] = {value}; }}"

@@ -156,11 +156,7 @@ def test_values_that_are_drawn_are_at_least_as_many():
 
 def test_components_need_not_have_a_row_for_each_element():
     pairs = tf.data.Dataset.from_tensor_slices((tf.reshape(tf.range(64.0), [16, 4]), tf.range(16))).batch(4)
-    for ending in (
-        lambda x, y: (x, y, tf.constant(0.3)),
-        lambda x, y: (x, None),
-        lambda x, y: (x, tf.repeat(y, 3)),
-    ):
+    for ending in (lambda x, y: (x, y, tf.constant(0.3)), lambda x, y: (x, None), lambda x, y: (x, tf.repeat(y, 3))):
         reference = equality.Reference(calls.read(pairs.map(ending)))
         assert reference.compared(rewrite.Change("none", calls.read(pairs.map(ending)))) == equality.SAME
         other = rewrite.Change("other values", calls.read(pairs.map(lambda x, y: (x + 1, y)).map(ending)))

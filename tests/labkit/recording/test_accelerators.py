@@ -83,12 +83,7 @@ def test_the_step_follows_the_batch_size_of_any_structure():
     model = accelerators.modelled(images_per_s=1000)
     images, labels = batch_of(5)
     ragged = tf.ragged.constant([[1], [2, 3], [], [4], [5]])
-    for batch in (
-        tf.constant(images),
-        {"a": {"b": (images,)}, "c": labels},
-        (ragged, labels),
-        (None, images),
-    ):
+    for batch in (tf.constant(images), {"a": {"b": (images,)}, "c": labels}, (ragged, labels), (None, images)):
         start = time.perf_counter_ns()
         model.step(batch)
         assert time.perf_counter_ns() - start >= model.step_ns(5)

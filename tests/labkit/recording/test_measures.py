@@ -263,6 +263,16 @@ def test_what_warns_does_not_fold_and_how_it_was_measured_does():
     assert "0.2 of 2 cores" in quiet._repr_html_().split("<details>")[1]
 
 
+def test_a_table_says_where_the_median_of_ratios_is_not_the_ratio_of_the_rates():
+    """Each pair says 1.5 times; the median rates, of other rounds, say the contrary."""
+    base = [run(step_ms=32e3 / rate, wait_ms=0, work=WORK) for rate in (100, 100, 400, 400, 400)]
+    mine = [run(step_ms=32e3 / rate, wait_ms=0, work=WORK) for rate in (150, 150, 200, 600, 600)]
+    uneven, even = Measures.from_traces({"a": base, "b": mine}), Measures.from_traces({"a": base, "b": base})
+    said = "b: the rounds differ, so the speed-up, their median, is not the ratio of the rates."
+    assert said in uneven.table().notes
+    assert said not in even.table().notes
+
+
 def test_a_wait_has_the_unit_of_its_size():
     for ms, words in ((1234, "1,234 ms"), (12.34, "12.3 ms"), (0.0042, "4.20 µs"), (0, "0 ms")):
         found = Measures.from_traces({"a": [run(wait_ms=ms)]})
@@ -416,8 +426,7 @@ def beside(others, rates, cpu_ms, count=5, noise=0.02):
         rng = np.random.default_rng(seed)
         traces[name] = [
             t.with_run(
-                host=Host(cpus=2, others=others),
-                tree=ms and Tree(1, 0.32 * ms * math.exp(rng.normal(0, noise)), 100.0),
+                host=Host(cpus=2, others=others), tree=ms and Tree(1, 0.32 * ms * math.exp(rng.normal(0, noise)), 100.0)
             )
             for t in rounds(rate, count, noise, seed)
         ]

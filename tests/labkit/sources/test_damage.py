@@ -63,12 +63,7 @@ def saved_of(path, compression=""):
 @pytest.mark.parametrize(
     ("data", "crc"),
     # RFC 3720, appendix B.4, and the catalogue's check value.
-    [
-        (b"123456789", 0xE3069283),
-        (bytes(32), 0x8A9136AA),
-        (b"\xff" * 32, 0x62A8AB43),
-        (bytes(range(32)), 0x46DD794E),
-    ],
+    [(b"123456789", 0xE3069283), (bytes(32), 0x8A9136AA), (b"\xff" * 32, 0x62A8AB43), (bytes(range(32)), 0x46DD794E)],
 )
 def test_a_checksum_is_the_published_check_value_under_tensorflows_mask(data, crc):
     masked = ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32

@@ -213,11 +213,7 @@ def test_what_runs_while_a_buffer_fills_is_charged_and_what_fills_is_named():
 
 @pytest.mark.parametrize(
     ("below", "says"),
-    [
-        ("Map", "start.repeat-first"),
-        ("FlatMap", "start.less-to-do"),
-        ("MemoryCacheImpl", "start.less-to-do"),
-    ],
+    [("Map", "start.repeat-first"), ("FlatMap", "start.less-to-do"), ("MemoryCacheImpl", "start.less-to-do")],
 )
 def test_repeat_is_not_told_to_stand_where_it_stands_or_before_a_cache(below, says):
     """The fourth call finds the end of its input, which begins anew and takes 30 ms for it."""
@@ -270,6 +266,19 @@ def test_a_deeper_prefetch_is_for_those_who_have_one():
             spans += [("worker", f"{ROOT}::{node}", "iterator", a, a + load)]
             spans += [("worker", "x:DecodeJpeg", "decode", a, a + load)]
         assert (walk(*spans, warmup=1).stalls.rules == ("prefetch.deeper",)) == deeper
+
+
+@pytest.mark.parametrize(("node", "cause"), [("ParallelBatch", "batch"), ("Shuffle", "framework")])
+def test_a_parallel_batch_copies_where_nobody_sees_it(node, cause):
+    """It has its last element at 6 ms, and hands the batch over at 20."""
+    spans = [
+        wait(0, 20),
+        train(20, 21),
+        ("next", ROOT, "iterator", 0, 20),
+        ("next", f"{ROOT}::{node}", "iterator", 0, 20),
+    ]
+    spans += [("worker", f"{ROOT}::{node}::ParallelMap", "iterator", 0, 6), ("pool", "x:DecodeJpeg", "decode", 0, 6)]
+    assert CAUSES[walk(*spans, warmup=1).causes.kind[0]] == cause
 
 
 def test_a_copy_inside_a_step_is_a_copy_and_the_rest_of_the_step_is_not():

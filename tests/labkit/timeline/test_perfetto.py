@@ -17,10 +17,7 @@ from labkit.timeline.trace import CATEGORIES, Span, Trace
 NOW = 1_800_000_000_000_000_000
 KINDS = {"consumer": "consumer", "worker 1": "pipeline", "worker 2": "pipeline", "gpu": "device", "pool": "host",
          "card": "unit"}  # fmt: skip
-many = settings(
-    max_examples=75,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+many = settings(max_examples=75, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 spans = st.lists(
     st.builds(
         Span,

@@ -679,6 +679,11 @@ def test_two_runs_begin_with_the_same_number_of_steps_and_what_follows_them_is_p
     wanted = [int(train[i : i + 2], 16) for i in (1, 3, 5)]
     assert page.evaluate(seen, 19.5 * MS) == wanted
     assert min(page.evaluate(seen, 24.5 * MS)) > max(wanted), "the fifth step"
+    shown = [
+        text.text for text in ElementTree.fromstring(page.evaluate("view.svg()")).iter() if text.tag.endswith("text")
+    ]
+    assert "step 3" in shown
+    assert "step 4" not in shown, "nobody could read words on what is pale"
     page.evaluate("view.all(); view.redraw()")
     assert page.evaluate(seen, 24.5 * MS) == wanted, "all of it is asked for"
     assert not any(" steps: " in text for text in written(page))
@@ -707,6 +712,30 @@ def test_t_and_escape_close_the_tables_from_inside_and_give_the_focus_back(show)
         assert panel.is_hidden()
         assert page.evaluate("document.activeElement === view.canvas"), (region, closes)
         assert page.locator(f"[name={'panel' if opens == 't' else 'help'}]").get_attribute("aria-expanded") == "false"
+
+
+def test_a_button_of_the_timeline_that_has_the_focus_leaves_it_the_keys(show):
+    page = show(job())
+    page.get_by_role("button", name="next gap").click()
+    first = detail(page)
+    page.keyboard.press("n")
+    assert detail(page) != first
+    page.keyboard.press("Enter")  # which presses the button
+    assert "Gap 3" in detail(page)
+    page.keyboard.press("?")
+    assert page.get_by_role("region", name="keys and mouse").is_visible()
+
+
+def test_a_heading_takes_one_line_and_keeps_that_other_programs_were_busy(show):
+    page = show(job(host={"cpus": 2, "others": 0.75}))
+    for width, cause in ((1100, True), (640, False)):
+        page.set_viewport_size({"width": width, "height": 900})
+        settle(page)
+        settle(page)
+        heading = page.locator(".lt-words")
+        assert "other programs took 1.5 of 2 cores" in heading.inner_text()
+        assert ("waits mostly for" in heading.inner_text()) == cause
+        assert heading.bounding_box()["height"] < 26
 
 
 def test_tables_and_help_take_turns(show):
