@@ -64,7 +64,8 @@ function ask(place) {
   place.append(body, told);
   const verdict = (value) => { // of a number, and of each point of a curve
     const each = [value].flat().map((one, i) => asked.verdicts[i].find(([end]) => end === null || one <= end)[1]);
-    return new Set(each).size === 1 ? each[0] : `${each.filter((word) => word.startsWith("right")).length} of ${each.length} points right`;
+    const judged = each.filter((word) => !word.startsWith("not judged")); // as in the notebook
+    return new Set(judged).size < 2 ? judged[0] ?? each[0] : `${judged.filter((word) => word.startsWith("right")).length} of ${judged.length} points right`;
   };
   forms.set(name, () => {
     const value = kept.predictions[name]?.value, given = value !== undefined;

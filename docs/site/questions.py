@@ -38,11 +38,14 @@ _REVIEW = re.compile(r"^(\w+\.\w+): no prediction(?! yet)(.*?)(?=^\w+\.\w+: no p
 _OPEN = re.compile(r"^\w+\.\w+: no prediction yet\.\n?.*\n?", re.M)
 
 #: How a notebook tells its reader where to write; a page has a form there.
-_WRITE = re.compile(r" ?(Drag the points, or )?[Rr]eplace the (three )?dots by [^\n]*?\.(?=\s|$)")
+_WRITE = re.compile(
+    r",? and replace the three dots[^\n]*?(?=\.(?:\s|$))"
+    r"| ?\(?(?:Drag the points, or replace|Replace|With)\b[^\n]*?\bdots\b[^\n]*?[.:]\)?(?=\s|$)"
+)
 #: What only a notebook can do, by the word that asks it; the stored output is that of nobody's answer. Of those with a
 #: sentence, one a cell is told.
 _ELSEWHERE = {"try_it": True, "judge": True, "measure": True, "ladder": True, "check": False}
-_NOTEBOOK = "<p>This needs the notebook: open it in Colab, or download it, by the buttons of this page.</p>"
+_NOTEBOOK = "<p>This needs the notebook: open it in Colab, or download it, by the links on top of this page.</p>"
 _FIGURE = re.compile(r"([\d.,]+)(?: \[([\d.,]+)–([\d.,]+)\])?")
 _PLAIN = ast.Constant, ast.Tuple, ast.List
 
@@ -60,13 +63,14 @@ def place(notebook: NotebookNode, number: str) -> None:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     calls = [list(_calls(cell)) for cell in code]
     reviews = {name: (k, text) for k, cell in enumerate(code) for name, text in _REVIEW.findall(_words(cell))}
+    forms: dict[str, int] = {}
     for k, cell in enumerate(code):
         asked = [one for one in calls[k] if one[0] in ASKED and one[1] in reviews]
         if asked:
             _strip_open(cell)
         for kind, name, given in asked:
             at, text = reviews[name]
-            _close(name, code, k, at)
+            forms[name] = k
             _show(cell, _form(*ASKED[kind](name, given, _rows(text))))
             _mark(code[at], name)
             if kind == "curve":
@@ -74,13 +78,15 @@ def place(notebook: NotebookNode, number: str) -> None:
         for kind, name, _ in calls[k]:
             if name in readings.READINGS and kind == "read":
                 _ask(cell, name)
-            elif kind in _ELSEWHERE:  # or the page checks
+            elif kind in _ELSEWHERE and ".guide)" not in cell.source:  # or the page checks; the guide's is given
                 cell.outputs = []
                 if _ELSEWHERE[kind]:
                     _show(cell, _NOTEBOOK)
         if "predictions.summary(" in cell.source:
             cell.outputs = []
             _show(cell, "<p>In the notebook, this table sums up your own predictions.</p>")
+    for name, asked in forms.items():
+        _close(name, code[asked + 1 :])
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = _WRITE.sub("", cell.source)
@@ -139,34 +145,13 @@ def _mark(cell: NotebookNode, name: str) -> None:
 # -- what is closed ----------------------------------------------------------------------
 
 
-def _close(name: str, code: list[NotebookNode], asked: int, reviewed: int) -> None:
-    """Mark the cells that answer a prediction: from the first that makes what its review shows, to the review.
-
-    Those below it that show a value out of a marked cell answer it, too.
-    """
-    tree = _tree(code[reviewed])
-    measured = [k.value for n in ast.walk(tree) if isinstance(n, ast.Call) for k in n.keywords if k.arg == "measured"]
-    wanted = {name for one in measured for name in _names(one, ast.Load)}
-    if wanted & _names(tree, ast.Store):  # what is shown is worked out of other things, in the same cell
-        wanted |= _names(tree, ast.Load)
-    wanted = {one for one in wanted if not one.isupper()}  # a constant answers nothing
-    first = next((k for k in range(asked + 1, reviewed) if wanted & _names(_tree(code[k]), ast.Store)), reviewed)
-    wanted &= {one for cell in code[asked + 1 : reviewed + 1] for one in _names(_tree(cell), ast.Store)}
-    for k in range(first, len(code)):
-        inside = _tree(code[k])
-        made = _names(inside, ast.Store)
-        asks = any(kind in (*ASKED, "read") for kind, *_ in _calls(code[k]))
-        shows = wanted & (_names(inside, ast.Load) - made)
-        if k <= reviewed or (shows and not asks):
-            code[k].metadata.setdefault("tags", []).append(f"labkit-after-{name.replace('.', '-')}")
-        if shows and k <= reviewed:
-            wanted |= made
-
-
-def _names(tree: ast.AST, how: type[ast.expr_context]) -> set[str]:
-    """Return the names that some code takes, or those that it makes."""
-    made = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and how is ast.Store}
-    return made | {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, how)}
+def _close(name: str, below: list[NotebookNode]) -> None:
+    """Mark all that is shown below a prediction, which may answer it; what asks, or draws what is known, stays open."""
+    for cell in below:
+        calls = [node.func for node in ast.walk(_tree(cell)) if isinstance(node, ast.Call)]
+        called = {getattr(function, "attr", getattr(function, "id", "")) for function in calls}
+        if cell.outputs and not called & {*ASKED, *_ELSEWHERE, "read", "tour", "idea", "explore"}:
+            cell.metadata.setdefault("tags", []).append(f"labkit-after-{name.replace('.', '-')}")
 
 
 # -- what is asked, and how an answer is judged ------------------------------------------
