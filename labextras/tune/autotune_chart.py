@@ -127,4 +127,4 @@ def _waits(axes: Axes, report: AutotuneReport, look: Theme) -> tuple[str, list[s
     top = max(*report.wait_ms, *report.train_ms[:1], 1e-3)
     axes.set_ylim(0, 1.1 * top)
     axes.set_yticks([0, top], ["0", f"{top:.0f} ms" if top >= 1 else f"{top:.1g} ms"])
-    return f"{100 * report.wait_share:.0f} %", ["wait for a batch"], "of a median step"
+    return f"{100 * report.wait_share:.0f} %", ["wait for a batch"], "of a step"

@@ -267,7 +267,7 @@ function paint(view, pen, top, width, height, all = false) {
   pen.clip(0, top, width, height - AXIS);
   for (const head of plan.heads) {
     const { label, heading, edge } = view.layout.runs[head.run], y = top + head.y - scroll + head.h / 2;
-    const parts = [label, compared && `${compared} ${view.layout.counted}${compared > 1 ? "s" : ""}: ${duration(edge[compared], view.layout)}`, ...heading.split(" · ")];
+    const parts = [label, compared && `first ${compared} ${view.layout.counted}${compared > 1 ? "s" : ""}: ${duration(edge[compared], view.layout)}`, ...heading.split(" · ")];
     pen.text(4, y, elide(fitting(parts, right - 12, true), right - 12, 12, true), 12, colours.ink, "left", true);
   }
   const visible = plan.items.filter((p) => p.y - scroll + p.h > 0 && p.y - scroll < height);

@@ -133,7 +133,7 @@ labkit.show(jobs.trace("as found"), jobs.trace("correct"), labels=("as found", "
 # %% [markdown]
 # ## Explain
 #
-# The clock says nothing: both jobs are about equally fast, since the train step takes most of the time. The timeline says it, if you ask: in the lower picture the threads prepare longer in each step, and *per image*, in its words (`print(labkit.Timeline(jobs.trace("correct")))`), tells how long the map works. In the upper job that is next to nothing: a map is called, and does no work. (What its thread does there is to copy photos into a batch, and to hand them over.) Where the code has a step, and the timeline has no work of it, the step is missing.
+# The clock says nothing: both jobs are about equally fast, since the train step takes most of the time. The timeline says it, if you ask: over all steps, the threads prepare longer in the lower picture, and *per image*, in its words (`print(labkit.Timeline(jobs.trace("correct")))`), tells how long the map works. In the upper job that is next to nothing: a map is called, and does no work. (What its thread does there is to copy photos into a batch, and to hand them over.) Where the code has a step, and the timeline has no work of it, the step is missing.
 #
 # Why? `tensor_scatter_nd_update` returns a *new* image, and the published code does not use it. TensorFlow then removes the whole computation from the graph. This hides a second error: `tf.range` takes a start and an *end*, so the end must be `top + size`. Outside of a map nothing is removed, and the same function complains:
 

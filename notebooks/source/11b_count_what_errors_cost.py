@@ -336,7 +336,7 @@ print(images.shape, images.dtype, "·", len(drill.files), "files,", len(drill.ph
 # %% [markdown]
 # ## Recap
 #
-# You measured what errors cost that raise no exception and change no speed. Most of the loud ones are errors of scale and order. The quiet ones are resizing, orientation, and an augmentation that is frozen: its training loss looks well.
+# You measured what errors cost that raise no exception and change no speed. Most of the loud ones are errors of scale and order. The quiet ones are resizing, the orientation in EXIF, and an augmentation that is frozen: its training loss looks well.
 #
 # ## In practice
 #

@@ -22,7 +22,7 @@ idea("11c")
 # %% [markdown]
 # ## The photos
 #
-# All trainings of this notebook use pixels of 24×24, so that each of them takes only some seconds.
+# All trainings of this notebook use pixels of 24×24, so that each of them takes seconds.
 
 # %% tags=["nbval-ignore-output"]
 learn, held_out = pixels.of(photos.load().train).shrunk(2), pixels.held_out().shrunk(2)
@@ -161,11 +161,11 @@ charts.bars(bars, unit="photos named right, %", title="420 updates for everybody
 # %% [markdown]
 # ## Explain
 #
-# From 32 photos on, the larger batch is worse at equal *epochs*. At equal *steps*, batches of 128 with a rate that grows are some points better than batches of 32. With the constant rate the difference is smaller: one to three points, with one seed, are hardly more than two seeds differ by. So it is not the batch that costs accuracy: it is the smaller number of updates. At equal epochs and with 128 photos, a rate that grows with the batch gives back a part of what is lost. With 512 photos there are 26 updates, and no rule comes near: the linear rule even asks for a rate at which the training goes wrong.
+# From 32 photos on, the larger batch is worse at equal *epochs*. At equal *steps*, batches of 128 with a rate that grows are some points better than batches of 32. With the constant rate the difference is smaller: up to three points, with one seed, are hardly more than two seeds differ by. So it is not the batch that costs accuracy: it is the smaller number of updates. At equal epochs and with 128 photos, a rate that grows with the batch gives back a part of what is lost. With 512 photos there are 26 updates, and no rule comes near: the linear rule even asks for a rate at which the training goes wrong.
 #
 # Below 32 photos this is not the whole story. With 420 updates, batches of 8 stay below 60 % with each of the three rules, and a batch of one hardly exceeds a guess. In 12 epochs a batch of one has 13,440 updates, and it is still far behind.
 #
-# Does it overfit there? It names 40 to 50 % of the held-out photos right, and about as many of its own. So it fails on its own photos, too. The gap is no larger than that of batches of 32, which have about 86 and 94 %. The largest gaps above belong to batches of 128, whether they see every photo 12 times or 48 times. And yet, at equal steps, they have the best accuracy on held-out photos.
+# Does it overfit there? It names about half of the held-out photos right, and about as many of its own. So it fails on its own photos, too. The gap is no larger than that of batches of 32, which have about 86 and 94 %. The largest gaps above belong to batches of 128, whether they see every photo 12 times or 48 times. And yet, at equal steps, they have the best accuracy on held-out photos.
 #
 # In training, the batch of one names 83 % right. So it has learned something that is lost when it is used. A likely reason is batch normalization: in training each photo is normalized by its own statistics, and later by an average over other photos. This run does not prove it.
 #

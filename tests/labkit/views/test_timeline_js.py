@@ -671,8 +671,8 @@ def test_two_runs_begin_with_the_same_number_of_steps_and_what_follows_them_is_p
     page = show(before, after, last=max(ends))
     assert page.evaluate("[view.first, view.last, view.compared]") == [0, max(ends), 4]
     texts = written(page)
-    assert any("before · 4 steps: 36.0 ms" in text for text in texts), texts
-    assert any("after · 4 steps: 20.0 ms" in text for text in texts), texts
+    assert any("before · first 4 steps: 36.0 ms" in text for text in texts), texts
+    assert any("after · first 4 steps: 20.0 ms" in text for text in texts), texts
     seen = """(t) => { const p = view.plan.items.find((q) => q.run === 1), d = devicePixelRatio;
       return [...view.canvas.getContext('2d').getImageData(view.x(t) * d, (p.y + 2) * d, 1, 1).data].slice(0, 3); }"""
     train = THEMES["light"].fill["train"]
