@@ -15,7 +15,6 @@ from labcourse.fairness import timeouts
 from labcourse.grading import Wrong, shows
 from labcourse.student_code import call
 from labextras.offload import three_engines
-from labextras.offload.three_engines import CardEngine
 from labkit.recording import accelerators
 from labkit.views import static
 
@@ -27,9 +26,9 @@ _JOBS = {"A": (6, 14, 25, 9), "B": (19, 21, 3, 30)}
 def offloaded_jobs() -> tuple[Any, ...]:
     """Return the timelines of the two jobs of exercise 08b.1, which name no cause before it is solved."""
 
-    def engine(part: str, ms: float) -> CardEngine:
+    def engine(part: str, ms: float) -> three_engines.CardEngine:
         where = ("host", "pipeline") if part == "host" else (f"card: {part}", "unit")
-        return CardEngine(where[0], ms, _PARTS[part], where[1])
+        return three_engines.CardEngine(where[0], ms, _PARTS[part], where[1])
 
     jobs = [list(map(engine, _PARTS, times)) for times in _JOBS.values()]
     runs = (three_engines.run(job, accelerators.modelled("H100"), steps=6, cores=2) for job in jobs)

@@ -64,7 +64,8 @@ class Reply:
 
         Of the bars: ``html``, ``question``, and what an answer shows: the ``marks`` of all, the ``verdicts`` on each.
         """
-        pictures = "".join(picture.html() for picture in (self.draw() if drawn else ()))
+        each = enumerate(self.draw() if drawn else ())
+        pictures = "".join(_HTML["fold"].format(escape(p.title), p.html()) if k else p.html() for k, p in each)
         said = {"words": self.words, "changed": self.changed, "details": self.details, "pictures": pictures}
         if not (bars := self.bars):
             return {**said, "bars": None}

@@ -105,7 +105,7 @@ trace
 # %% [markdown]
 # ## The timeline ▸
 #
-# Time runs from left to right; each row is a [*lane*](../docs/glossary.md#lane). Where it is alive, in a running notebook or in your browser, a bar above the lanes asks for three clicks (K ends this tour). Zoom with W and S, move with A and D; `?` lists all keys.
+# Time runs from left to right; each row is a [*lane*](../docs/glossary.md#lane). A bar above the lanes asks for three clicks (K ends this tour). Zoom with W and S, move with A and D; `?` lists all keys.
 
 # %% tags=["nbval-ignore-output"]
 tour(trace, title="Sequential: load, then train", steps=2)
@@ -114,7 +114,7 @@ tour(trace, title="Sequential: load, then train", steps=2)
 # ## Explain ▸
 #
 # 1. **Accelerator.** The blocks are train steps. In a [*gap*](../docs/glossary.md#gap) the accelerator is idle; its words name the cause. The number at the end is the [busy share](../docs/glossary.md#busy-share) of all recorded steps.
-# 2. **Threads.** The height says how many threads are open at this moment. What is filled works on a core, what is hollow waits: amber is fetch, here mostly a wait for storage, and teal is prepare. The dashed line is the number of cores.
+# 2. **Threads.** The height says how many threads are open at this moment. What is filled works on a core, what is hollow waits: amber is fetch, here mostly waiting for storage, teal is prepare. The dashed line is the number of cores.
 # 3. **Both.** Accelerator and threads never work at the same time: this job is *sequential*.
 #
 # ## In turn and at once ▸

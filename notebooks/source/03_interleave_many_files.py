@@ -133,7 +133,7 @@ labkit.show(parallel, title="All shards at once", steps=epoch)
 # %% [markdown]
 # ## Explain ▸
 #
-# Look at what is hollow. "In turn", it is a thin line: never more than one shard waits. "Parallel, cycle 16", all of them wait together, far above the line of the cores. No wait became shorter: the *same* waits happen at the same time.
+# Hollow is a wait. "In turn", never more than one shard waits. "Parallel, cycle 16", all of them wait together, far above the line of the cores. No wait became shorter: the *same* waits happen at the same time.
 #
 # The gain stays below 16 because the largest shard takes longest, and parsing and making batches need cores. The row "sequential, cycle 16" mixes the same files in one thread: parallel calls gain, mixing does not.
 #

@@ -7,7 +7,7 @@
 #
 # **You will learn** what moves to the GPU and what cannot, what a region of a JPEG costs, and what each buffer takes of memory.
 #
-# **You need** notebook 13. DALI runs on Linux; no GPU is needed. Without DALI the arithmetic still runs, and the other cells say what is missing. About 30 minutes. Special words are in the [glossary](../docs/glossary.md).
+# **You need** notebook 13. DALI runs on Linux; no GPU is needed. Without DALI the arithmetic still runs, and a cell of DALI shows nothing. About 30 minutes. Special words are in the [glossary](../docs/glossary.md).
 
 # %% tags=["bootstrap", "nbval-ignore-output"]
 import subprocess

@@ -113,7 +113,7 @@ for name, form in {"float32": photo, "uint8": small, "JPEG": tf.io.encode_jpeg(s
 #
 # ## The timeline
 #
-# `cluster.served` lets `labkit.record` watch all processes and put them on one clock. Each worker has its own lanes. Lanes that are busy for less than 5 % are not drawn. The *network* is among them: an element is on its way only from when its worker had it ready to its arrival.
+# `cluster.served` lets `labkit.record` watch all processes and put them on one clock. Each worker has its own lanes. Lanes that work or wait for less than 5 % of the time are not drawn. The *network* is among them: an element is on its way only from when its worker had it ready to its arrival.
 
 # %% tags=["nbval-ignore-output"]
 batches = tf.data.Dataset.range(400).map(lambda n: storage.delayed(n, 8)).batch(4)

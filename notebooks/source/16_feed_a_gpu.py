@@ -221,7 +221,7 @@ if DALI:
 # %% [markdown]
 # ## Explain
 #
-# The row with free data is the limit of this network on this device. No pipeline can be faster. A row below it loses time in two ways: the accelerator waits for data, which is the *stall*, or the train step itself gets longer. The column *wait* of the first table shows the stall alone; so do the words under the picture of *best*, which know the wait, and not that the step got longer.
+# The row with free data is the limit of this network on this device. No pipeline can be faster. A row below it loses time in two ways: the accelerator waits for data, which is the *stall*, or the train step itself gets longer. The column *wait* of the first table shows the stall alone; so do the words of the timeline of *best*, which know the wait, and not that the step got longer.
 #
 # *With a GPU*, the train step needs only a little time of the processor, which starts the kernels. So pipeline and training overlap, and the time of a step is about the longer one of the two. That is what the modelled accelerator assumes, and so it can be close to the truth. Two things are missing in it. It does not copy the batch to the GPU, and it does not start kernels. Where the two numbers differ, look for them in the timeline.
 #

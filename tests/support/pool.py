@@ -250,7 +250,7 @@ def windows_keep_one_of_many(draw, fixed):
     return exactly(made.flat_map(lambda pixels, _: pixels.take(1)).batch(8).prefetch(2))
 
 
-@fault(30, CPU, r"^prefetch", r"private_threadpool", itself="ahead")
+@fault(30, CPU, r"(^|then )prefetch", r"private_threadpool", itself="ahead")
 def names_are_prefetched_and_photos_are_not(draw, fixed):
     made = draw.photos().prefetch(draw.choice([16, 64])).map(photo(draw), num_parallel_calls=2).batch(16)
     return exactly(made.prefetch(2) if fixed else made)

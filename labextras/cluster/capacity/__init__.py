@@ -170,7 +170,7 @@ class CapacityPlan(Answer):
         return self._drawn(plans, series, "accelerators", "the cost of the stall")
 
     def _drawn(self, plans: list[CapacityPlan], series: dict[str, list[float]], y_label: str, what: str) -> Picture:
-        x, note = [p.setting.accelerators for p in plans], f"Modelled. {self.headline()}"
+        x, note = [p.setting.accelerators for p in plans], "Modelled."
         x_label = "accelerators (as many on each host, one storage service)"
         return self.against(x, series, what, x_label=x_label, y_label=y_label, note=note, log_x=True)
 

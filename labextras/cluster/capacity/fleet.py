@@ -412,7 +412,7 @@ class Simulated(Answer):
         return self._drawn({"epoch": [one.cost for one in self.sweep]}, "price of an epoch", "money")
 
     def _drawn(self, series: dict[str, list[float]], y_label: str, what: str) -> Picture:
-        x, note = [one.setting.workers for one in self.sweep], f"Simulated. {self.headline()}"
+        x, note = [one.setting.workers for one in self.sweep], "Simulated."
         return self.against(x, series, what, x_label="workers of the service", y_label=y_label, note=note)
 
 

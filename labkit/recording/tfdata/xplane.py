@@ -110,7 +110,7 @@ def category(name: str) -> str | None:
         return "read"
     if op.startswith("Decode"):
         return "decode"
-    if op.startswith(("Resize", "CropAndResize")):
+    if op.startswith(("Resize", "CropAndResize", "ScaleAndTranslate")):
         return "resize"
     return "iterator" if re.search(r"Dataset(V\d+)?$", op) else "map"
 

@@ -126,9 +126,9 @@ class Pipeline:
         few = 2 * other <= self.causes.gaps.length_ns.sum()
         return (
             chain(self.work, self.steps)
+            or one_by_one(self.work, self.steps, took, batch)
             or anew(self.work, self.run, self.steps)
             or (few and packed(self.work, self.run, self.steps))
-            or one_by_one(self.work, self.steps, took, batch)
             or (few and short_calls(self.work, self.run, self.steps))
             or {}
         )
@@ -319,6 +319,9 @@ class Pipeline:
             size = sum(int(np.prod(part.shape)) * np.dtype(part.dtype).itemsize for part in parts)
         except TypeError:  # a shape that varies, or a text
             size = 0
+        # What takes long for each element is no handing over.
+        each = self.causes.gaps.length_ns.sum() / max(1, self.run.images_of(self.steps) or 1)
+        size = size if each < thresholds.EACH_NS else 0
         padding = "Padded" in blame and (share is None or share >= thresholds.PADDED)
         return {"padding": padding, "small_bytes": size if size < thresholds.SMALL_BYTES else 0}
 

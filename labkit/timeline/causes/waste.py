@@ -21,6 +21,9 @@ from labkit.timeline.wording import FILE_READERS, short_op, size
 #: Ops that make a spectrum.
 _WHOLE = re.compile("I?R?FFT([23]D)?|AudioSpectrogram|Mfcc")
 
+#: Sources in memory that are repeated: they begin at once.
+_AT_ONCE = re.compile("Repeat(?:V2)?::(?:From)?(Tensor|TensorSlice|Range)$")
+
 
 def thrown_away(took: Mapping[str, int], work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     """Return the op that makes many times what is delivered, how much that is, and what is delivered; empty without.
@@ -93,7 +96,9 @@ def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     Those that Python begins have a root of their own. Where ops take long for each of the others, to begin them costs
     little beside that.
     """
-    begun, elements = run.profiler.begun, run.images_of(steps) or 0
+    at_once = {found[1] for path in work.calls if (found := _AT_ONCE.search(path))}
+    begun = {kind: count for kind, count in run.profiler.begun.items() if kind not in at_once}
+    elements = run.images_of(steps) or 0
     most = max(begun.values(), default=0)
     batches = max((count for kind, count in begun.items() if "Batch" in kind), default=0)
     # How files are read is another matter, and each batch that groups elements is a dataset of its own.

@@ -94,7 +94,7 @@ def colours(name: str) -> dict[str, Any]:
         "fill": colours,
         "on": [text_on(colour) for colour in colours],
         # What is blocked has a neighbour that is empty, in cells that are too narrow for words.
-        "tint": [tint(colour, look["lane"], *[0.45] * (k == BLOCKED)) for k, colour in enumerate(colours)],
+        "tint": [tint(colour, look["lane"], *[0.3] * (k == BLOCKED)) for k, colour in enumerate(colours)],
         "on_gap": text_on(look["gap"]),
     }
 

@@ -355,11 +355,15 @@ def test_what_takes_one_value_only_is_not_told_to_take_a_batch(op):
 # -- batches --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("shape", "small"), [([8], True), ([2, 3], True), ([64, 64, 3], False), (None, False)])
-def test_small_elements_are_not_told_to_be_smaller(shape, small):
-    """To hand them over takes longer than to copy them."""
+@pytest.mark.parametrize(
+    ("shape", "each", "small"),
+    [([8], 64, True), ([2, 3], 64, True), ([64, 64, 3], 64, False), (None, 64, False), ([8], 1, False)],
+)
+def test_small_elements_are_not_told_to_be_smaller(shape, each, small):
+    """To hand them over takes longer than to copy them; where one takes ten milliseconds, it is something else."""
     work = {"components": [{"dtype": "float32", "shape": shape, "digest": ""}]}
-    rule = said(lambda a: [("next", f"{BATCH}::Sql", "iterator", a, a + 0.1)], work=work)
+    images = {"images": each * STEPS}
+    rule = said(lambda a: [("next", f"{BATCH}::Sql", "iterator", a, a + 0.1)], work=work, **images)
     assert rule == ("batch.small-elements" if small else "batch.fewer-bytes")
 
 
