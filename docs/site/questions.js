@@ -190,7 +190,7 @@ function exported() {
   const file = new Blob([JSON.stringify(kept)], { type: "application/json" });
   const link = element("a", { download: "labkit-page.json", href: URL.createObjectURL(file) });
   link.click();
-  state.textContent = `Exported. In a notebook, labcourse.take_up("${link.download}") takes it up.`;
+  state.append(` Exported. In a notebook, labcourse.take_up("${link.download}") takes it up.`);
   setTimeout(() => URL.revokeObjectURL(link.href), 1000);
 }
 

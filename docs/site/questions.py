@@ -106,6 +106,11 @@ def _calls(cell: NotebookNode) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield getattr(node.func, "attr", getattr(node.func, "id", "")), node.args[0].value, plain
 
 
+def _names(cell: NotebookNode) -> set[str]:
+    """Return the names in a cell."""
+    return {node.id for node in ast.walk(_tree(cell)) if isinstance(node, ast.Name)}
+
+
 def _tree(cell: NotebookNode) -> ast.AST:
     """Return the syntax of a cell; of one with commands of IPython, which asks nothing, that of an empty one."""
     try:
@@ -148,8 +153,7 @@ def _mark(cell: NotebookNode, name: str) -> None:
 def _close(name: str, below: list[NotebookNode]) -> None:
     """Mark all that is shown below a prediction, which may answer it; what asks, or draws what is known, stays open."""
     for cell in below:
-        calls = [node.func for node in ast.walk(_tree(cell)) if isinstance(node, ast.Call)]
-        called = {getattr(function, "attr", getattr(function, "id", "")) for function in calls}
+        called = {kind for kind, *_ in _calls(cell)} | {"tour"} & _names(cell)
         if cell.outputs and not called & {*ASKED, *_ELSEWHERE, "read", "tour", "idea", "explore"}:
             cell.metadata.setdefault("tags", []).append(f"labkit-after-{name.replace('.', '-')}")
 
@@ -188,7 +192,7 @@ def _verdicts(measured: Figure, unit: str) -> list[tuple[float | None, str]]:
     between = [(low + high) / 2 for low, high in pairwise([*edges, 3 * edges[-1] + 1])]
     doubt = figures.doubt(measured.middle, unit) * (not measured.has_spread)
     judged = [Commitment("page.any", value, unit, measured=measured, doubt=doubt) for value in between]
-    close = f"within {figures.CLOSE:.0%} of it"
+    close = f"within {100 * figures.CLOSE:.0f} % of it"
     whys = [one.why or (close if one.verdict == figures.RIGHT else "") for one in judged]
     words = [f"{one.verdict}: {why}" if why else one.verdict for one, why in zip(judged, whys, strict=True)]
     return list(zip([*edges[1:], None], words, strict=True))

@@ -313,7 +313,7 @@ def _numbers(facts: Delivery) -> dict[str, str]:
         "batches of epoch 1 that epoch 2 repeats": f"{len(groups[0] & groups[1])} of {len(groups[0])}",
         "labels that belong to their photo": f"{100 * np.mean(facts.nearest == facts.labels):.0f} %",
         "darkest and brightest pixel": f"{own.min():.2f} to {own.max():.2f}",
-        "mean of red, green, blue below row 8": ", ".join(f"{c:.2f}" for c in below.mean(axis=(0, 1, 2))),
+        "mean of red, green, blue": ", ".join(f"{c:.2f}" for c in below.mean(axis=(0, 1, 2))),
         "mean of the first eight rows": f"{own[:, :_ROWS].mean():.2f}",
         "pixels that jumped from bright to dark, or back": f"{100 * facts.jumps:.1f} %",
         **{

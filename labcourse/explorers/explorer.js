@@ -35,8 +35,10 @@ export function mount(root, spec, moved) {
   const show = (reply) => {
     say(reply.words, reply.changed);
     ask(reply.bars);
-    root.querySelector("[data-part=pictures]").innerHTML = reply.pictures;
-    root.querySelector("pre").textContent = reply.details;
+    const pictures = root.querySelector("[data-part=pictures]"), open = pictures.querySelector("details[open] > .labkit-picture");
+    pictures.innerHTML = reply.pictures;
+    if (open) pictures.querySelector(":scope > details")?.setAttribute("open", "");
+    root.querySelector("[data-part=more] > pre").textContent = reply.details;
   };
   return { go, say, show };
 }

@@ -345,7 +345,8 @@ class LoaderSession(contextlib.AbstractContextManager):
             unseen = "What they do cannot be seen: let the loader start its workers in the recording."
             yield f"Processes of this program that began before the recording: {hidden}. {unseen}"
         # Of those that live on, and began with what they share. What only the parent writes, two workers still share.
-        lives = [(left, one.shared_mb) for one in found for left in [shared_spans.shared_mb(one.pid)] if left]
+        others = [one for one in found if one.pid != os.getpid()]
+        lives = [(left, one.shared_mb) for one in others for left in [shared_spans.shared_mb(one.pid)] if left]
         copied, had = max(((had - left, had) for left, had in lives), default=(0.0, 0.0))
         if copied >= COPIED_MB and len(lives) > 1:
             steps = max(1, self.epochs.taken)

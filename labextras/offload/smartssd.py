@@ -261,7 +261,7 @@ class SmartSSD:
         yours = f"A photo of {photo_bytes / 1e3:,.0f} kB: {rate:.2f} GB/s, {share:.0f} % of the best."
         return charts.lines(
             [size / 1024 for size in P2P_READ], {"P2P read": list(P2P_READ.values())},
-            x_label="size of one read (kB)", y_label="GB/s",
+            x_label="size of one read (KiB)", y_label="GB/s",
             title="Peer-to-peer reads, SSD to FPGA: small reads waste the link (modelled)",
             note=f"{note} {yours}", log_x=True, mark=(photo_bytes / 1024, "your photo"),
         )  # fmt: skip

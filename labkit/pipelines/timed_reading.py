@@ -50,7 +50,13 @@ def elements(dataset: Any, each_s: float = math.inf, total_s: float = math.inf) 
             iterator = iter(dataset)
             following = manager.get_cancelable_function(_get_next().get_concrete_function(iterator))
             while not left.is_set():
-                ready.put((following(iterator), None))
+                try:
+                    ready.put((following(iterator), None))
+                except tf.errors.CancelledError as error:
+                    # TensorFlow keeps the manager of a call in one place for all threads: that of another reading,
+                    # which was left, may end a call of this one before it begins.
+                    if left.is_set() or "before it was started" not in str(error):
+                        raise
         except BaseException as error:
             ready.put((None, error))
 

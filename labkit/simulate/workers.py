@@ -80,16 +80,10 @@ class Simulation:
     """
 
     def __init__(
-        self,
-        capacity: Callable[[int], float],
-        pool: int,
-        works: Callable[[Step], Iterable[Work]],
-        elements: Callable[[int | None], Iterator[int]],
-        joined: Callable[[list[int]], int],
-        *,
-        ordered: bool = True,
-        most: float = math.inf,
-    ) -> None:
+        self, capacity: Callable[[int], float], pool: int, works: Callable[[Step], Iterable[Work]],
+        elements: Callable[[int | None], Iterator[int]], joined: Callable[[list[int]], int], *,
+        ordered: bool = True, most: float = math.inf,
+    ) -> None:  # fmt: skip
         self.clock, self.pool = Clock(capacity), pool
         self.works, self.elements, self.joined = works, elements, joined
         self.ordered, self.most, self.made = ordered, most, 0

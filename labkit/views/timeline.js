@@ -363,7 +363,7 @@ function paintScale({ colours: { muted }, left, right, width }, pen, { band: { m
 function paintShare(view, pen, share, base, size, y, h, layer) {
   const { left, colours } = view, n = share.length, bottom = y + h, { look } = view.layout.layers[layer];
   const inside = colours[["filled", "idle"].includes(look) ? "fill" : "tint"][layer];
-  if (share.some((part) => part * h >= 0.4)) view.seen.add(layer); // what nobody can see needs no sample
+  if (share.some((part, c) => part * h >= 0.4 || (part && !share[c - 1] && !share[c + 1]))) view.seen.add(layer); // what is too low to be seen needs no sample
   for (let c = 0; c < n; c++) {
     if (!share[c]) continue;
     const from = c, points = [];
@@ -1005,7 +1005,7 @@ function takeKeys(view) {
   const { canvas, search, help, panel, root } = view, of = (key) => root.querySelector(`:not([hidden]) > [data-keys~="${CSS.escape(key)}"]`);
   root.onkeydown = (event) => { // of the lanes, and of a button, which keeps what presses it
     const node = of(event.key) ?? (event.shiftKey ? null : of(event.key.toLowerCase())), { target, key } = event;
-    if (!node || withModifier(event) || !view.layout || (target !== canvas && (!target.closest("button") || key === "Enter"))) return;
+    if (!node || withModifier(event) || !view.layout || (target !== canvas && (!target.closest("button") || /^(Enter|Arrow|Escape)/.test(key)))) return;
     event.preventDefault();
     event.stopPropagation();
     view.act(node);

@@ -97,10 +97,10 @@ def test_what_answers_a_prediction_opens_when_it_is_made_and_stays_open(opened):
     page = opened("00")
     answers, review = page.locator(".tag_labkit-after-00-busy"), page.locator(".lq-mark")
     behind = page.get_by_text("In the second job threads work")
-    assert answers.count() == 2
+    assert answers.count() > 2
     assert not any(one.locator(".cell_output").is_visible() for one in answers.all())
     assert not behind.is_visible()
-    assert page.get_by_text("Closed until you have predicted 00.busy").count() == 2
+    assert page.get_by_text("Closed until you have predicted 00.busy").count() == answers.count()
     assert "Predicted 0 of 1" in page.locator(".lq-strip").inner_text()
     (asked,) = forms("00")
     measured = asked["rows"][-1]["words"]

@@ -320,8 +320,8 @@ class Pipeline:
         except TypeError:  # a shape that varies, or a text
             size = 0
         # What takes long for each element is no handing over.
-        each = self.causes.gaps.length_ns.sum() / max(1, self.run.images_of(self.steps) or 1)
-        size = size if each < thresholds.EACH_NS else 0
+        images = self.run.images_of(self.steps)
+        size = 0 if images and self.causes.gaps.length_ns.sum() >= thresholds.EACH_NS * images else size
         padding = "Padded" in blame and (share is None or share >= thresholds.PADDED)
         return {"padding": padding, "small_bytes": size if size < thresholds.SMALL_BYTES else 0}
 

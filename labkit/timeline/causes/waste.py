@@ -22,7 +22,7 @@ from labkit.timeline.wording import FILE_READERS, short_op, size
 _WHOLE = re.compile("I?R?FFT([23]D)?|AudioSpectrogram|Mfcc")
 
 #: Sources in memory that are repeated: they begin at once.
-_AT_ONCE = re.compile("Repeat(?:V2)?::(?:From)?(Tensor|TensorSlice|Range)$")
+_AT_ONCE = re.compile("Repeat(V2)?::((From)?Tensor|TensorSlice|Range)$")
 
 
 def thrown_away(took: Mapping[str, int], work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
@@ -96,7 +96,9 @@ def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     Those that Python begins have a root of their own. Where ops take long for each of the others, to begin them costs
     little beside that.
     """
-    at_once = {found[1] for path in work.calls if (found := _AT_ONCE.search(path))}
+    sources = {path: short_op(path).removeprefix("From") for path in work.calls}
+    anew_too = {kind for path, kind in sources.items() if not _AT_ONCE.search(path)}
+    at_once = set(sources.values()) - anew_too
     begun = {kind: count for kind, count in run.profiler.begun.items() if kind not in at_once}
     elements = run.images_of(steps) or 0
     most = max(begun.values(), default=0)

@@ -117,6 +117,21 @@ def test_datasets_that_give_only_a_few_elements_are_counted(begun, anew):
     assert not anew or anew in stalls.advice
 
 
+@pytest.mark.parametrize(
+    ("kind", "nodes", "anew"),
+    [
+        ("Tensor", ["ForeverRepeat::FromTensor"], False),
+        ("TensorSlice", ["ForeverRepeatV2::TensorSlice"], False),
+        ("TensorSlice", ["FlatMap::ForeverRepeat::TensorSlice", "FlatMap::TensorSlice"], True),
+    ],
+)
+def test_a_source_in_memory_that_is_repeated_begins_at_once(kind, nodes, anew):
+    paths = [f"{ROOT}::BatchV2::{node}" for node in nodes]
+    facts = {"images": 64 * STEPS, "profiler": Profile(begun={kind: 64 * STEPS})}
+    stalls = recorded(lambda a: many_calls(paths[-1], a, 64, *paths[:-1]), **facts).stalls
+    assert (stalls.rules[0] == "start.anew") == anew
+
+
 @pytest.mark.parametrize(("root", "anew"), [("Root", True), ("Zip", False)])
 def test_beside_long_ops_only_iterators_that_python_begins_cost(root, anew):
     def make(a):
