@@ -13,7 +13,7 @@ from labkit.timeline.causes.effort import Effort
 from labkit.timeline.causes.thresholds import INTERPRETER_FULL, LEAST, MANY_CALLS, ONE_BY_ONE, ONE_CORE
 from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.intervals import at_least, complement, union_of
-from labkit.timeline.lanes import RESTS, Lane
+from labkit.timeline.lanes import PIPE, RESTS, Lane
 from labkit.timeline.run import LoaderFacts, Run
 from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA, duration
 
@@ -350,7 +350,8 @@ class Workers(WorkerWaits):
             **self._short_calls(),
             **self._library(blame, computes),
             "shards": self._shards(blame),
-            "shared": self.loader.framework == "torch" and batches,
+            # Where the pipe itself takes long, the bytes go through it: arrays, and no tensors in shared memory.
+            "shared": self.loader.framework == "torch" and batches and blame not in PIPE,
             "cheaper": "A faster decoder (simplejpeg, OpenCV), or smaller images. " if self._decodes else "",
             "as_bytes": ", in uint8 until it is on the device" if self._floats else "",
             "blame": _WORDS.get(blame, blame),
