@@ -157,5 +157,6 @@ def test_two_bits_take_fewer_cells_than_two_comparisons():
 @pytest.mark.parametrize("how", ["limit", "failure"])
 def test_a_tool_that_takes_too_long_or_fails_ends_in_a_sentence(how, tmp_path):
     (tmp_path / "top.il").write_text("nonsense\n")
-    with pytest.raises(ToolError, match={"limit": "not ready after 0.001 s", "failure": "yosys failed: .*"}[how]):
-        toolchain.run("yosys", tmp_path, "-q", "-p", "read_rtlil top.il", limit_s=0.001 if how == "limit" else 300)
+    endless = {"limit": "test_cell -n 1000000 $mul", "failure": "read_rtlil top.il"}[how]
+    with pytest.raises(ToolError, match={"limit": "not ready after 0.1 s", "failure": "yosys failed: .*"}[how]):
+        toolchain.run("yosys", tmp_path, "-q", "-p", endless, limit_s=0.1 if how == "limit" else 300)
