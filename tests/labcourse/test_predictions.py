@@ -517,7 +517,7 @@ def test_the_cause_of_a_run_is_read_from_its_timeline(album):
     def load(path, label):
         import tensorflow as tf
 
-        return tf.image.resize(tf.io.decode_jpeg(tf.io.read_file(path), channels=3), [8, 8]), label
+        return tf.image.resize(tf.io.decode_jpeg(tf.io.read_file(path), channels=3), [800, 800]), label
 
     data = album.files().map(load).batch(4).repeat()
     line = Timeline(record(data, accelerators.modelled(step_ms=0.1), steps=4, progress=False))
