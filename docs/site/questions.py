@@ -154,7 +154,8 @@ def _close(name: str, below: list[NotebookNode]) -> None:
     """Mark all that is shown below a prediction, which may answer it; what asks, or draws what is known, stays open."""
     for cell in below:
         called = {kind for kind, *_ in _calls(cell)} | {"tour"} & _names(cell)
-        if cell.outputs and not called & {*ASKED, *_ELSEWHERE, "read", "tour", "idea", "explore"}:
+        stays = called & {*ASKED, *_ELSEWHERE, "read", "tour", "idea"} or "lx-explorer" in str(cell.outputs)
+        if cell.outputs and not stays:
             cell.metadata.setdefault("tags", []).append(f"labkit-after-{name.replace('.', '-')}")
 
 
