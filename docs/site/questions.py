@@ -106,11 +106,6 @@ def _calls(cell: NotebookNode) -> Iterator[tuple[str, str, dict[str, Any]]]:
             yield getattr(node.func, "attr", getattr(node.func, "id", "")), node.args[0].value, plain
 
 
-def _names(cell: NotebookNode) -> set[str]:
-    """Return the names in a cell."""
-    return {node.id for node in ast.walk(_tree(cell)) if isinstance(node, ast.Name)}
-
-
 def _tree(cell: NotebookNode) -> ast.AST:
     """Return the syntax of a cell; of one with commands of IPython, which asks nothing, that of an empty one."""
     try:
@@ -153,9 +148,8 @@ def _mark(cell: NotebookNode, name: str) -> None:
 def _close(name: str, below: list[NotebookNode]) -> None:
     """Mark all that is shown below a prediction, which may answer it; what asks, or draws what is known, stays open."""
     for cell in below:
-        called = {kind for kind, *_ in _calls(cell)} | {"tour"} & _names(cell)
-        stays = called & {*ASKED, *_ELSEWHERE, "read", "tour", "idea"} or "lx-explorer" in str(cell.outputs)
-        if cell.outputs and not stays:
+        asks = any(kind in {*ASKED, *_ELSEWHERE, "read", "idea"} for kind, *_ in _calls(cell))
+        if cell.outputs and not (asks or "tour(" in cell.source or "lx-explorer" in str(cell.outputs)):
             cell.metadata.setdefault("tags", []).append(f"labkit-after-{name.replace('.', '-')}")
 
 

@@ -7,10 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from labkit.common.numbers import number, one_of, whole
-
-#: The word for one of a unit.
-_ONE = {"threads": "thread", "batches": "batch", "images": "image", "files": "file", "calls": "call", "cores": "core"}
+from labkit.common.numbers import number, one_of, unit_of, whole
 
 Value = Any  # a number, or a word where there is no unit
 
@@ -49,8 +46,7 @@ class Control:
             return f"{value / 1000:,.4g} GB/s"
         if math.isinf(value):
             return "no limit"
-        unit = _ONE.get(self.unit, self.unit) if value == 1 else self.unit
-        return f"{value:,.{'3g' if value < 1000 else '0f'}} {unit}".strip()
+        return f"{value:,.{'3g' if value < 1000 else '0f'}} {unit_of(self.unit, value)}".strip()
 
     def check(self, value: Value) -> Value:
         """Return a value that may be chosen; a number between two of the list is fine.

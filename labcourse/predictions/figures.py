@@ -19,9 +19,6 @@ UNITS = ("times", "share", "ms", "s", "µs", "images/s", "MB", "GB", "MB/s", "co
 #: far another run would be from it.
 COUNTS, TIMED = ("batches", "images", "steps"), ("times", "ms", "s", "µs", "images/s", "MB/s")
 
-#: The word for one of a unit.
-_ONE = {"batches": "batch", "images": "image", "steps": "step", "cores": "core"}
-
 #: A number counts as right within this relative error,
 CLOSE = 0.2
 
@@ -135,7 +132,7 @@ def percent(error: float | None) -> str:
 
 def unit_word(unit: str, value: float = 0) -> str:
     """Return the unit as it stands after a number: a share is printed in percent."""
-    return "%" if unit == "share" else _ONE.get(unit, unit) if value == 1 else unit
+    return "%" if unit == "share" else numbers.unit_of(unit, value)
 
 
 def number(value: float, unit: str) -> str:

@@ -157,6 +157,12 @@ def one_of(name: str, value: Any, allowed: Iterable[Any]) -> Any:
     return value
 
 
+def unit_of(unit: str, value: float) -> str:
+    """Return the word of a unit after a number: of what is counted one by one, that for one of it."""
+    one = value == 1 and unit in ("batches", "calls", "cores", "files", "images", "steps", "threads")
+    return unit.removesuffix("es" if unit == "batches" else "s") if one else unit
+
+
 def truth(name: str, value: Any) -> bool:
     """Return `value` if it is True or False.
 

@@ -345,6 +345,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
         """Return the table: speed, wait, speed-up and verdict of each pipeline, warnings below, and the rest folded."""
         names, (warnings, how) = list(self), self._notes()
         first = names[0]
+        base_rate = self[first][middle(self[first])].images_per_s
         rate, over = f"{self.noun}s/s", f"speed-up over {first}"
         head = ("pipeline", rate, over, *_ABOVE) if self.above else ("pipeline", rate, "wait", over, "verdict")
         rows, uneven = [], []
@@ -357,8 +358,7 @@ class Measures(Tabular, Mapping[str, list[Measure]]):
             for other in dict.fromkeys((first, base)):
                 if reason := self.difference(name, other):
                     warnings.append(f"{name} is not comparable with {other}: {reason}.")
-            if name != first and not self.difference(name, first):
-                base_rate = self[first][middle(self[first])].images_per_s
+            if to_first and verdict:  # they were compared
                 ways = self.speedup(name, first).median, one.images_per_s / base_rate
                 uneven += [name] if max(ways) > APART * min(ways) else []
             rows.append((name, f"{one.images_per_s:,.0f}", *cells))

@@ -280,7 +280,8 @@ function paint(view, pen, top, width, height, all = false) {
   }
   pen.clip(left, top, right - left, height - AXIS);
   for (const p of visible) {
-    const y = top + p.y - scroll, end = view.until = compared ? view.x(p.facts.edge[compared]) + 1 : Infinity;
+    const y = top + p.y - scroll, end = compared ? view.x(p.facts.edge[compared]) : Infinity;
+    view.until = end + 1;
     paintSteps(view, pen, p, y);
     if (p.lane.index === 0) paintGaps(view, pen, p, y);
     if (p.band) paintBand(view, pen, p, y);
@@ -292,8 +293,8 @@ function paint(view, pen, top, width, height, all = false) {
       if (matches) paintRow(view, pen, row.series.flatMap((s) => matches.series.get(s) ?? []), high, h, true);
     }
     if (!compared) continue; // what follows is pale and without words: the lengths that are seen are those of the same work
-    veil(pen, 0.8, end - 1, y, right - end + 1, p.h, colours.background);
-    pen.rect(end - 2, y, 2, p.h, colours.ink);
+    veil(pen, 0.8, end, y, right - end, p.h, colours.background);
+    pen.rect(end - 1, y, 2, p.h, colours.ink);
   }
   pen.free();
   paintOutlines(view, pen, top - scroll, !all && view.tour?.stops[[0, 1, 1][view.tour.step]]);
@@ -322,8 +323,8 @@ function paintRow(view, pen, list, y, h, outlined = false) {
     paintShare(view, pen, to - from < 1 ? found[k].share.map((part) => part * (to - from)) : found[k].share, base, size, y, h, layer);
   }));
   list.forEach((s, k) => found[k].wide.forEach((i, n, wide) => {
-    const [x, x2] = view.edges(s.start[i], s.end[i], 2), over = s.start[wide[n + 1]] < s.end[i] && s.start[wide[n + 1]] > s.start[i];
-    paintSpan(view, pen, s, i, x, y, x2 - x, h, over ? view.x(s.start[wide[n + 1]]) - x : x2 - x); // the next one may cover it
+    const [x, x2] = view.edges(s.start[i], s.end[i], 2), next = s.start[wide[n + 1]];
+    paintSpan(view, pen, s, i, x, y, x2 - x, h, next > s.start[i] && next < s.end[i] ? view.x(next) - x : x2 - x); // the next one may cover it
     if (outlined) pen.box(x + 0.5, y + 0.5, x2 - x - 1, h - 1, colours.ink);
   }));
 }
@@ -363,7 +364,6 @@ function paintScale({ colours: { muted }, left, right, width }, pen, { band: { m
 function paintShare(view, pen, share, base, size, y, h, layer) {
   const { left, colours } = view, n = share.length, bottom = y + h, { look } = view.layout.layers[layer];
   const inside = colours[["filled", "idle"].includes(look) ? "fill" : "tint"][layer];
-  if (share.some((part, c) => part * h >= 0.4 || (part && !share[c - 1] && !share[c + 1]))) view.seen.add(layer); // what is too low to be seen needs no sample
   for (let c = 0; c < n; c++) {
     if (!share[c]) continue;
     const from = c, points = [];
@@ -375,6 +375,7 @@ function paintShare(view, pen, share, base, size, y, h, layer) {
     for (let k = c - 1; k >= from; k--) step(k + 1, k, base[k]);
     pen.shape(points, inside);
     if (top) pen.line(top, colours.fill[layer]);
+    if (h * Math.max(least, ...share.slice(from, c)) >= 0.4) view.seen.add(layer); // what is too low to be seen needs no sample
   }
   for (let c = 0; c < n; c++) base[c] += share[c];
 }
@@ -623,7 +624,7 @@ export class View {
 
   // Show another layout; the part of the axis that is seen stays, unless all of it was seen.
   update(data) {
-    const layout = this.layout = parse(data), [run, other] = layout.runs, at = this.look.points;
+    const layout = this.layout = parse(data), [run] = layout.runs, at = this.look.points;
     this.first = 0;
     this.last = this.span = Math.max(layout.span_ns, 1);
     this.keep(this.range);
@@ -674,7 +675,7 @@ export class View {
     [...this.legend.children].forEach((node, layer) => { node.hidden = !this.seen.has(layer) && !this.hidden.has(layer); });
   }
 
-  // Paint anew what no zoom changes: the samples of the legend.
+  // Paint anew what no zoom changes: the heading and the samples of the legend.
   recolour(theme, width) {
     const { root, layout } = this, look = layout.themes[theme], [{ heading }, other] = layout.runs;
     const room = width > 560 ? width - 176 - textWidth(layout.title, 14, true) : Infinity; // one line, but for a phone

@@ -320,10 +320,9 @@ class Pipeline:
         except TypeError:  # a shape that varies, or a text
             size = 0
         # What takes long for each element is no handing over.
-        images = self.run.images_of(self.steps)
-        size = 0 if images and self.causes.gaps.length_ns.sum() >= thresholds.EACH_NS * images else size
+        slow = self.causes.gaps.length_ns.sum() >= thresholds.EACH_NS * (self.run.images_of(self.steps) or np.inf)
         padding = "Padded" in blame and (share is None or share >= thresholds.PADDED)
-        return {"padding": padding, "small_bytes": size if size < thresholds.SMALL_BYTES else 0}
+        return {"padding": padding, "small_bytes": size if size < thresholds.SMALL_BYTES and not slow else 0}
 
     def _at_once(self, categories: Sequence[str], ops: Set[str]) -> float:
         """Return how many threads do such work at once in the gaps, on average over the time that any does.

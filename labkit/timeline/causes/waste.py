@@ -96,9 +96,8 @@ def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     Those that Python begins have a root of their own. Where ops take long for each of the others, to begin them costs
     little beside that.
     """
-    sources = {path: short_op(path).removeprefix("From") for path in work.calls}
-    anew_too = {kind for path, kind in sources.items() if not _AT_ONCE.search(path)}
-    at_once = set(sources.values()) - anew_too
+    paths = {kind: work.of(kind, f"From{kind}") for kind in run.profiler.begun}
+    at_once = {kind for kind, of in paths.items() if of and all(map(_AT_ONCE.search, of))}
     begun = {kind: count for kind, count in run.profiler.begun.items() if kind not in at_once}
     elements = run.images_of(steps) or 0
     most = max(begun.values(), default=0)
