@@ -1,7 +1,7 @@
 """A random second is taken of long sounds, after all of each sound has been decoded.
 
 Source: own, typical for audio
-Cause: prep, in decoding: most of the decoded sound is thrown away
+Cause: prep, in decoding, or in reading the record that holds all of a sound: most of it is thrown away
 Remedy: cut the bytes, then decode only that piece
 Never: calls of a map that has them, parallel reads, stragglers
 """
@@ -11,7 +11,7 @@ from _draw import Draw
 SHAPES = ("WAV", "examples", "raw samples")
 STEP_MS = 4
 CAUSE = {"prep"}
-OP = r"Decode|Parse|Slice|Crop|Cast"
+OP = r"Decode|Parse|Slice|Crop|Cast|TFRecord"
 SAYS = r"less work|[Cc]ut|smaller before|slice|cache|thrown away"
 NEVER = r"map\(num_parallel_calls=AUTOTUNE\):|parallel reads|straggler"
 ADVICE = {r"[Cc]ut|smaller before|slice|thrown away|delivered": True, r"cache": "kept"}

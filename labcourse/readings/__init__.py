@@ -83,10 +83,11 @@ def _drawn(
     Pairs and rows are in one picture with all others of their kind, where those that have a title bear it.
     """
     stored, shows, found, arrows = _STORED[number], recordings(number), {}, arrows or {}
+    span_ns = max([one.span_ns for one in shows.values() if isinstance(one, Timeline)], default=1)
     for name, title in titles.items():
         if isinstance(timeline := shows[name], Timeline):
             shown = QuietTimeline(timeline.trace) if quiet else timeline
-            found[name] = ShownRecording(shown, title, stored["mode"], name, arrows.get(name))
+            found[name] = ShownRecording(shown, title, stored["mode"], name, arrows.get(name), span_ns)
     others = {name: one for name, one in shows.items() if not isinstance(one, Timeline)}
     if marked := {name: title for name, title in titles.items() if name in others}:
         found[list(others)[-1]] = pairs_and_photos.picture(others, marked, stored["title"])

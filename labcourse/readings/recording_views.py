@@ -78,18 +78,21 @@ class ShownRecording(TimelineWidget):
         The recording that a click in it answers for; "" where none is asked for.
     points : Arrow, optional
         The arrow.
+    span_ns : int
+        How long the axis is, if that is longer than the recording: recordings that are compared have one scale.
     """
 
     def __init__(
-        self, timeline: Timeline, title: str, mode: str, letter: str = "", points: Arrow | None = None
+        self, timeline: Timeline, title: str, mode: str, letter: str = "", points: Arrow | None = None, span_ns: int = 1
     ) -> None:
-        self._mode, self._points = mode, points
+        self._mode, self._points, self._span_ns = mode, points, span_ns
         super().__init__(timeline, title=title)
         arrow = points and dict(zip(("gap", "lane", "from", "to"), map(int, points), strict=True))
         self.look = {**self.look, "mode": mode, "letter": letter, "points": arrow}
 
     def _build(self, timeline: Timeline, after: None = None) -> bytes:
         self._layout = TimelineLayout([timeline], title=self._title)
+        self._layout.span_ns = max(self._layout.span_ns, self._span_ns)
         if self._mode != "band":  # the band would repeat the lanes
             self._layout.drawn[0]["band"] = None
         return self._layout.encode()
@@ -98,7 +101,7 @@ class ShownRecording(TimelineWidget):
     def picture(self) -> Picture:
         """The static picture, with the same rows and the same arrow."""
         steps = self._layout.timelines[0].steps
-        return picture_of(self._layout, steps=steps, mode=self._mode, points=self._points)
+        return picture_of(self._layout, steps=steps, mode=self._mode, points=self._points, span_ns=self._span_ns)
 
 
 class AskedPart(NamedTuple):

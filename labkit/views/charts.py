@@ -112,7 +112,7 @@ def panels(
 def lines(
     x: Sequence[float] | Mapping[str, Sequence[float]], series: Mapping[str, Sequence[Any]], *, x_label: str,
     y_label: str, title: str, note: str = "", log_x: bool = False, ideal: str = "",
-    mark: tuple[float, str] | None = None,
+    mark: tuple[float, str] | None = None, height: float = _PLOT,
 ) -> Picture:  # fmt: skip
     """Draw one line for each name; the y axis begins at zero unless a value is negative.
 
@@ -133,6 +133,8 @@ def lines(
         The name of a series that nobody measured: it is grey and dashed.
     mark : (x, str), optional
         A vertical line and its name, as in ``(2, "2 cores")``.
+    height : float
+        Of the plot, in inches; it is higher where the names of the lines need that.
 
     Raises
     ------
@@ -171,7 +173,7 @@ def lines(
         text, alt = f"{text}\n  vertical line: {mark[1]}", f"{alt} A vertical line marks {mark[1]}."
     scale = "log" if log_x else "linear"
     frame = functools.partial(_axes, title=title, note=note, x_label=x_label, y_label=y_label, scale=scale)
-    return Picture(functools.partial(_draw_lines, frame, places, rows, ideal, mark), title, alt, text)
+    return Picture(functools.partial(_draw_lines, frame, places, rows, ideal, mark, height), title, alt, text)
 
 
 def sweep(
@@ -368,12 +370,13 @@ def _draw_lines(
     rows: Mapping[str, list[_Value]],
     ideal: str,
     mark: tuple[float, str] | None,
+    height: float,
     look: Theme,
 ) -> Figure:
     words = {name: "\n".join(wrap(name, 2.2, SMALL)) for name in rows}
     right = max(measure(line, SMALL) for w in words.values() for line in w.split("\n")) + 0.75
     needed = sum(0.16 * (1 + w.count("\n")) + 0.08 for w in words.values())
-    high, left = max(_PLOT, needed), 0.95
+    high, left = max(height, needed), 0.95
     axes = frame(look, (left, WIDTH - left - right, high, 0.65))
     axes.set_ylim(_range([end for values in rows.values() for value in values for end in (value.low, value.high)]))
     axes.grid(axis="y", color=look.lane, linewidth=1)

@@ -109,9 +109,12 @@ class Arrow(NamedTuple):
 
 def picture_of(
     layout: TimelineLayout, *, steps: Steps = None, lanes: Iterable[str] | None = None,
-    mode: str = "band", points: Arrow | None = None,
+    mode: str = "band", points: Arrow | None = None, span_ns: int = 1,
 ) -> Picture:  # fmt: skip
-    """Draw some steps and lanes of a layout, see `draw` and `compare`; or the rows of a mode, and an arrow."""
+    """Draw some steps and lanes of a layout, see `draw` and `compare`; or the rows of a mode, and an arrow.
+
+    The axis is `span_ns` long, or longer if what is shown is.
+    """
     timelines, two = layout.timelines, len(layout.timelines) == 2
     wanted = None if lanes is None else [lanes] if isinstance(lanes, str) else list(lanes)
     known = dict.fromkeys(lane.name for timeline in timelines for lane in timeline.lanes)
@@ -133,7 +136,7 @@ def picture_of(
         about = [f"{run['label']}: {sentence}" for run, sentence in zip(layout.runs, about, strict=True)]
     alt = " ".join([f"{layout.title}: two timelines on one time axis. {verdict}" if two else
                     f"{layout.title}: timeline,", *about])  # fmt: skip
-    make = functools.partial(_draw, layout, verdict, panels, points)
+    make = functools.partial(_draw, layout, verdict, panels, points, span_ns)
     return Picture(make, layout.title, alt, "\n".join(text))
 
 
@@ -299,11 +302,13 @@ class _Axis:
         self.axes.add_collection(bars, autolim=False)
 
 
-def _draw(layout: TimelineLayout, verdict: str, panels: list[_Panel], points: Arrow | None, look: Theme) -> Figure:
+def _draw(
+    layout: TimelineLayout, verdict: str, panels: list[_Panel], points: Arrow | None, span_ns: int, look: Theme
+) -> Figure:
     """Lay the page out and draw it."""
     left = min(max(measure(n, BODY, "bold") for p in panels for n in p.names), _NAME) + MARGIN + 0.1
     width = WIDTH - left - _RIGHT
-    span = max([p.last_ns - p.first_ns for p in panels] + [1])
+    span = max([p.last_ns - p.first_ns for p in panels] + [span_ns])
     colours = texts.colours(look.name)
     seen: set[int] = set()
     body = sum(height_of(p.header) + 0.06 + p.height for p in panels) + 0.14 * (len(panels) - 1)

@@ -292,6 +292,17 @@ def test_every_row_is_a_button_that_sets_all_sliders_and_all_of_it_fits_on_a_sma
     page.close()
 
 
+@pytest.mark.browser
+@pytest.mark.parametrize("make", [explorers.scale, explorers.fleet])
+def test_sliders_and_chart_of_a_plan_fit_on_a_small_screen(make, chromium):
+    page = opened(chromium, ExplorerPanel(make("a thousand accelerators" if make is explorers.scale else None)))
+    for width in WIDTHS:
+        page.locator("#here").evaluate("(e, width) => { e.style.width = `${width}px`; }", width)
+        page.evaluate("Promise.all(Array.from(document.images, (image) => image.decode()))")
+        assert page.locator("#here").bounding_box()["height"] <= 500
+    page.close()
+
+
 #: Whether the lanes are painted as wide as they may be now.
 FITTED = """() => { const root = document.querySelector('.labkit-timeline[data-painted]');
   return root && !root.timeline.frame && Math.abs(root.timeline.width - (root.clientWidth - 16)) < 1; }"""

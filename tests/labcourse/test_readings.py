@@ -296,6 +296,16 @@ def test_a_reading_tells_no_cause_no_name_and_no_sum(number):
             assert {word for word in (*told, "waits mostly", "num_parallel") if word in text} == set()
 
 
+@pytest.mark.parametrize("number", readings.READINGS)
+def test_recordings_that_are_compared_have_one_axis_running_and_stored(number):
+    shown = [one for one in labcourse.read(number).shown.values() if isinstance(one, ShownRecording)]
+    longest = max((one._layout.timelines[0].span_ns for one in shown), default=0)
+    for one in shown:
+        low, high = one.picture.figure().axes[0].get_xlim()
+        assert header(one)["span_ns"] == longest
+        assert (high - low) * 1e6 == pytest.approx(longest, rel=0.01)
+
+
 def test_quiet_rows_have_the_colours_of_the_told_ones():
     for number in readings.READINGS:
         for name, one in readings.recordings(number).items():

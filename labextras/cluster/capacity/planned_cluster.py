@@ -11,6 +11,9 @@ from labkit.recording.accelerators import modelled, published
 from labkit.views import charts
 from labkit.views.picture import Picture
 
+#: Inches: a chart below the sliders of an explorer is as high as leaves both on one screen.
+_PLOT = 1.9
+
 #: The most accelerators of a plan.
 MOST_ACCELERATORS = 1_000_000
 
@@ -159,7 +162,7 @@ class Answer:
 
     def against(self, x: Sequence[float], series: Mapping[str, list[float]], what: str, **labels: Any) -> Picture:
         """Draw some series against one number of the setting; `labels` are those of `labkit.charts.lines`."""
-        chart = charts.lines(x, series, title=f"{self.name}: {what}", **labels)
+        chart = charts.lines(x, series, title=f"{self.name}: {what}", height=_PLOT, **labels)
         return Picture(lambda look: chart.figure(look.name), chart.title, f"{self.headline()} {chart.alt}", str(self))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:

@@ -237,7 +237,7 @@ class Pipeline:
         threads = int(run.options.get("threading.private_threadpool_size", cores))
         # The threads of a pool are too few for calls that (may) wait, or fewer than the cores for calls that compute.
         narrow = called and not one_call
-        narrow = narrow and 0 < threads < (wide if waits or (unclear and python) or not prep else min(wide, cores))
+        narrow = narrow and 0 < threads < (wide if waits or not prep else min(wide, cores))
         # What computes may be late only for lack of a core, unless the threads that may do it would be too slow for it.
         may = 1 if more_calls or generator else threads if narrow else cores or 1
         late = known.crowded and not (waits and prep) and known.cause != "fetch"

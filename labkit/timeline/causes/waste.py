@@ -40,7 +40,8 @@ def thrown_away(took: Mapping[str, int], work: NodeWork, run: Run, steps: int) -
     """
     delivered, images = run.work and run.work.element, run.images_of(steps) or 0
     elements, batch = _elements(work, images), max(1, round(images / max(1, steps)))
-    least = thresholds.BESIDE * max(took.values(), default=0)
+    # What a reader takes grows with the records, and they are as long as what is made of them.
+    least = thresholds.BESIDE * max((ns for op, ns in took.items() if op not in FILE_READERS), default=0)
     # Nothing of a spectrum is thrown away: all of it goes into each value that is made of it.
     whole = [name for name in work.counts if _WHOLE.fullmatch(short_op(name)) and name in run.made and elements]
     needed = max((work.counts[name] / elements * run.made[name].values for name in whole), default=0.0)

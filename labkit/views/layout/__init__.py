@@ -59,6 +59,8 @@ class TimelineLayout:
         The threads of each timeline.
     alt : str
         The numbers in one or two sentences.
+    span_ns : int
+        How long the axis is: as the longest of its runs. Pictures that are compared are given the longest of all.
 
     Raises
     ------
@@ -83,6 +85,7 @@ class TimelineLayout:
         self.runs = [_run(*each) for each in zip(self.timelines, labels, self.lanes, shares, strict=True)]
         self.bands = [Band(self.kinds, r, timeline) for r, timeline in enumerate(self.timelines)]
         self.alt = texts.alt(self.title, self.runs)
+        self.span_ns = max(timeline.span_ns for timeline in self.timelines)
 
     def __repr__(self) -> str:
         """Return title, runs and spans on one line."""
@@ -121,7 +124,7 @@ class TimelineLayout:
             "version": VERSION,
             "title": self.title,
             "alt": self.alt,
-            "span_ns": max(timeline.span_ns for timeline in self.timelines),
+            "span_ns": self.span_ns,
             "categories": texts.categories(),
             **texts.units(self.timelines),
             "layers": texts.layers(self.timelines),
