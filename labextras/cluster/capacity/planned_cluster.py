@@ -12,7 +12,7 @@ from labkit.views import charts
 from labkit.views.picture import Picture
 
 #: Inches: a chart below the sliders of an explorer is as high as leaves both on one screen.
-_PLOT = 1.9
+_PLOT = 1.45
 
 #: The most accelerators of a plan.
 MOST_ACCELERATORS = 1_000_000
