@@ -218,7 +218,7 @@ class Picture:
             colours = PHOTO_COLOURS if self._photos else COLOURS
             image = image.quantize(colours, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
         if form == "webp":  # a page holds two
-            how = {"quality": 42} if lossy else {"lossless": True, "quality": 50, "method": 2}
+            how = {"quality": 42, "method": 6} if lossy else {"lossless": True, "quality": 50, "method": 2}
             image.convert("RGB").save(out, form, **how)
         else:
             words.add_itxt("Title", self.title)
