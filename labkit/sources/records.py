@@ -34,8 +34,6 @@ MANIFEST = "shards.json"
 COMPRESSIONS = {"": ".tfrecord", "GZIP": ".tfrecord.gz", "ZLIB": ".tfrecord.zlib"}
 #: What ``form`` may be: the bytes of the JPEG file, or its decoded uint8 pixels.
 FORMS = ("jpeg", "raw")
-#: A serialized ``tf.Example``; see `labkit.sources.framing.example`.
-example = framing.example
 _FORMAT = "labkit shards 1"
 #: What ``shards.json`` says of each shard.
 _ENTRY = {"records": int, "bytes": int, "sha256": str}
@@ -300,12 +298,8 @@ def _kept(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 def identity(path: Path) -> dict[str, Any]:
     """Return the ``bytes`` of a file, and their ``sha256`` in hex."""
-    digest, size = hashlib.sha256(), 0
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-            size += len(block)
-    return {"bytes": size, "sha256": digest.hexdigest()}
+    content = path.read_bytes()
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def _file(index: int, settings: dict[str, Any]) -> str:
