@@ -88,11 +88,10 @@ class Shards:
 
 
 class ShardPlan(NamedTuple):
-    """How many shards to write, the bytes of each, and why."""
+    """How many shards to write, and the bytes of each."""
 
     shards: int
     shard_bytes: int
-    why: str
 
 
 def write(
@@ -233,17 +232,8 @@ def plan(total_bytes: float, servers: int = 1) -> ShardPlan:
     """
     total_bytes = number("total_bytes", total_bytes, above=0, unit="of bytes")
     servers = whole("servers", servers, 1)
-    shards, fit = 10 * servers, int(total_bytes // 10e6)
-    why = "ten shards for " + (f"each of {servers} servers" if servers > 1 else "one server")
-    if fit < servers:
-        shards, why = servers, f"too little data for 10 MB a shard: one shard for each of {servers} servers"
-        if servers == 1:
-            why = "less than 10 MB in all: one shard"
-    elif fit < shards:
-        shards, why = fit, f"ten shards a server would be smaller than 10 MB: as many as reach it, {fit}"
-    elif total_bytes / shards < 100e6:
-        why += ", more than 10 MB each, less than the ideal 100 MB"
-    return ShardPlan(shards, round(total_bytes / shards), why)
+    shards = min(max(int(total_bytes // 10e6), servers), 10 * servers)
+    return ShardPlan(shards, round(total_bytes / shards))
 
 
 def _fingerprint(photos: Photos) -> str:
