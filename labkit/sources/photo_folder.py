@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import struct
 import zlib
 from pathlib import Path
@@ -51,18 +50,16 @@ def scan(
     ValueError
         If it holds no class folder, a class folder holds no photo, or files are no whole photos: all are named.
     """
-    mode = _mode(folder)
-    if not mode:
+    if not folder.exists():
         raise FileNotFoundError(f"there is no folder {folder}; photos.load() without a name gives the lab's own photos")
-    if not stat.S_ISDIR(mode):
+    if not folder.is_dir():
         raise NotADirectoryError(f"{folder} is a file; name the folder that holds one folder of photos per class")
     inside = _visible(folder)
-    modes = {path: _mode(path) for path in inside}
-    classes = [path for path, mode in modes.items() if stat.S_ISDIR(mode)]
+    classes = [path for path in inside if path.is_dir()]
     bad = []
-    for path, mode in modes.items():
+    for path in inside:
         with contextlib.suppress(OSError):  # beside the classes, only a photo is in the wrong place
-            if stat.S_ISREG(mode) and photo_format(path.open("rb").read(8)):
+            if path.is_file() and photo_format(path.open("rb").read(8)):
                 bad.append(
                     f"{shown(path)} lies outside a class: put each photo into one folder per class inside {folder}"
                 )
@@ -104,16 +101,6 @@ def shown(path: Path) -> str:
     return str(path) if str(path).isprintable() else repr(str(path))
 
 
-def _mode(path: Path) -> int:
-    """Return the mode of what a path leads to; 0 where there is nothing."""
-    try:
-        return path.stat().st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        return 0
-    except OSError as error:
-        raise ValueError(f"{shown(path)} cannot be read: {error.strerror}") from error
-
-
 def _visible(folder: Path) -> list[Path]:
     try:
         names = sorted(os.listdir(folder))
@@ -128,18 +115,16 @@ def _checked(path: Path, folder: Path) -> int:
         str(path).encode()
     except UnicodeEncodeError:
         raise ValueError(f"the name of {os.fsencode(path)!r} is not UTF-8: rename the file or its folder") from None
-    mode = _mode(path)
-    if stat.S_ISDIR(mode):
-        layout = f"{folder.name}/<class>/<photo>.jpg"
-        raise ValueError(
-            f"{shown(path)} is a folder within a class: the layout is {layout}; or load {path.parent} itself"
-        )
-    if not stat.S_ISREG(mode):
-        why = ": its link leads nowhere" if path.is_symlink() else "" if mode else ": it was removed meanwhile"
-        raise ValueError(f"{shown(path)} is not a file{why}")
     try:
+        if path.is_dir():
+            layout = f"the layout is {folder.name}/<class>/<photo>.jpg; or load {path.parent} itself"
+            raise ValueError(f"{shown(path)} is a folder within a class: {layout}")
+        if path.exists() and not path.is_file():  # to open a pipe would take for ever
+            raise ValueError(f"{shown(path)} is not a file")
         with open(path, "rb") as file:
             return _size(file, shown(path))
+    except FileNotFoundError:
+        raise ValueError(f"{shown(path)} is not a file: its link leads nowhere, or it was removed meanwhile") from None
     except OSError as error:
         raise ValueError(f"{shown(path)} cannot be read: {error.strerror}") from error
 
