@@ -244,10 +244,8 @@ def _read(file: Path, shape: tuple[int, ...]) -> np.ndarray | None:
 
 
 def _write(file: Path, images: np.ndarray) -> None:
-    content = io.BytesIO()
-    np.save(content, images)
     try:
-        with aside(file) as place:
-            place.write_bytes(content.getvalue())
+        with aside(file) as place, place.open("wb") as content:
+            np.save(content, images)
     except OSError as error:
         raise explained(error, file.parent) from error

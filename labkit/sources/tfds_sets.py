@@ -81,7 +81,7 @@ def is_whole(home: Path, scale: str) -> bool:
 
 
 def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
-    """Pack finished photos into TFDS's records, byte for byte; what is there and not whole is made again.
+    """Pack finished photos into TFDS's records, byte for byte, in place of what is there and not whole.
 
     Raises
     ------
@@ -90,8 +90,6 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
     """
     import tensorflow_datasets as tfds
 
-    if is_whole(home, scale):
-        return
     place = form(home, scale)
     if os.path.lexists(place):  # TFDS would take it for a set that is ready
         warnings.warn(f"packed again, because not whole: {place}", stacklevel=3)
@@ -272,13 +270,12 @@ def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tup
                     examples = builder.as_dataset(split=split, decoders=decoders, shuffle_files=False)
                     for number, example in enumerate(examples.as_numpy_iterator()):
                         photo = example[image]
-                        suffix = "png" if photo_format(photo) == "PNG" else "jpg"
+                        if (kind := photo_format(photo)) is None:
+                            wrong = f"is neither a JPEG nor a PNG file (it starts with {photo[:4]!r})"
+                            raise ValueError(f"{source!r} {split} photo {number} {wrong}; the lab reads no others")
+                        suffix = {"JPEG": "jpg", "PNG": "png"}[kind]
                         name = f"{split}/{int(example[label]):04d}/{number:07d}.{suffix}"
                         if place / name not in skip:
-                            if photo_format(photo) is None:
-                                what = f"{source!r} {split} photo {number}"
-                                wrong = f"is neither a JPEG nor a PNG file (it starts with {photo[:4]!r})"
-                                raise ValueError(f"{what} {wrong}; the lab reads no others")
                             write_aside(place / name, photo)
                             add(name, len(photo), hashlib.sha256(photo).hexdigest())
                         shown.update()
