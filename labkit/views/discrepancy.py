@@ -1,4 +1,4 @@
-"""How far two versions of the same pixels are apart: numbers, difference images, and OpenCV's resize in NumPy.
+"""How far two versions of the same pixels are apart, in numbers; and images side by side.
 
 Libraries that are asked for the same operation, "decode" or "resize bilinearly", return other pixels. A network that
 was trained on the pixels of one library works worse on those of another: they are another data set.
@@ -60,7 +60,10 @@ def between(a: Any, b: Any) -> Difference:
     ValueError
         If the shapes differ.
     """
-    apart = _apart(a, b)
+    a, b = _levels(a), _levels(b)
+    if a.shape != b.shape or not a.size:
+        raise ValueError(f"a has shape {a.shape}, b {b.shape}; allowed: two images of one shape, not empty")
+    apart = np.abs(a - b)
     return Difference(float(apart.max()), float(apart.mean()), float((apart > 0).mean()), float((apart > 1).mean()))
 
 
@@ -84,7 +87,9 @@ def gallery(images: Mapping[str, Any], *, title: str, note: str = "") -> Picture
     ValueError
         If there are no images, or more than twelve.
     """
-    levels = {name: _levels(image) for name, image in _few(images).items()}
+    if not 1 <= len(images) <= _COLUMNS * _ROWS:
+        raise ValueError(f"{len(images)} images were given; allowed: 1 to {_COLUMNS * _ROWS}")
+    levels = {name: _levels(image) for name, image in images.items()}
     shown = {name: np.clip(image / 255, 0, 1) for name, image in levels.items()}
     means = {name: f"mean {image.mean():.0f}, deviation {image.std():.0f}" for name, image in levels.items()}
     text = "\n".join([title, *[note] * bool(note), *(f"  {name}: {words}" for name, words in means.items())])
@@ -116,32 +121,16 @@ def _levels(image: Any) -> np.ndarray:
     return image.astype(np.float64) * (255.0 if image.dtype.kind == "f" else 1.0)
 
 
-def _apart(a: Any, b: Any) -> np.ndarray:
-    a, b = _levels(a), _levels(b)
-    if a.shape != b.shape or not a.size:
-        raise ValueError(f"a has shape {a.shape}, b {b.shape}; allowed: two images of one shape, not empty")
-    return np.abs(a - b)
-
-
-def _few(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    if not 1 <= len(given) <= _COLUMNS * _ROWS:
-        raise ValueError(f"{len(given)} images were given; allowed: 1 to {_COLUMNS * _ROWS}")
-    return given
-
-
 def _figure(shown: Mapping[str, np.ndarray], below: Mapping[str, str], title: str, note: str, look: Theme) -> Any:
-    from matplotlib.colors import LinearSegmentedColormap
-
     columns = min(len(shown), _COLUMNS)
     each = (WIDTH - 2 * MARGIN - _GAP * (columns - 1)) / max(columns, 2)
     high = min(each * max(image.shape[0] / image.shape[1] for image in shown.values()), 3.0)
     row = _ABOVE + high + _BELOW
     page = FigurePage(look, heading(title, note), -(-len(shown) // columns) * row)
-    ramp = LinearSegmentedColormap.from_list("difference", [look.background, look.ink])
     for i, (name, image) in enumerate(shown.items()):
         left, top = MARGIN + i % columns * (each + _GAP), page.top + i // columns * row
         axes = page.axes(left, top + _ABOVE, each, high)
-        axes.imshow(image, cmap=ramp, vmin=0, vmax=1, interpolation="nearest", resample=False)
+        axes.imshow(image, interpolation="nearest", resample=False)
         axes.set(xticks=[], yticks=[])
         for side in axes.spines.values():
             side.set(visible=True, color=look.line)

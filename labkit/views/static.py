@@ -129,7 +129,7 @@ def picture_of(
     for panel, run in zip(panels, layout.runs, strict=True):
         label = f"{run['label']}: " if two else ""
         ends = " to ".join(duration(ns, panel.timeline.run.time_unit) for ns in (panel.first_ns, panel.last_ns))
-        text += [f"{label}rows: {', '.join(panel.names)}", f"{label}shown: {panel.steps}, {ends}"]
+        text += [f"{label}rows: {', '.join(row.name for row in panel.rows)}", f"{label}shown: {panel.steps}, {ends}"]
         text += [*_shown_gaps(panel), str(panel.timeline)]
     about = [f"{run['heading']}." for run in layout.runs]
     if two:
@@ -177,11 +177,6 @@ class _Panel:
         """Indices of the gaps that lie in the part shown."""
         gaps = self.timeline.gaps
         return np.flatnonzero((gaps.start_ns < self.last_ns) & (gaps.start_ns + gaps.length_ns > self.first_ns))
-
-    @property
-    def names(self) -> list[str]:
-        """Everything that is written on the left of the rows."""
-        return [row.name for row in self.rows]
 
 
 def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | None, mode: str) -> _Panel:
@@ -306,7 +301,7 @@ def _draw(
     layout: TimelineLayout, verdict: str, panels: list[_Panel], points: Arrow | None, span_ns: int, look: Theme
 ) -> Figure:
     """Lay the page out and draw it."""
-    left = min(max(measure(n, BODY, "bold") for p in panels for n in p.names), _NAME) + MARGIN + 0.1
+    left = min(max(measure(row.name, BODY, "bold") for p in panels for row in p.rows), _NAME) + MARGIN + 0.1
     width = WIDTH - left - _RIGHT
     span = max([p.last_ns - p.first_ns for p in panels] + [span_ns])
     colours = texts.colours(look.name)
@@ -375,7 +370,7 @@ class _Pen:
         edges = panel.timeline.step_edges_ns
         shown = edges[(edges >= panel.first_ns) & (edges <= panel.last_ns)] / 1e6
         if len(edges) > 1 and np.diff(edges).mean() >= 12 * axis.pixel:  # else they would be a grey area
-            _lines(axis.axes, shown, LINE - 0.04, panel.height - 0.02, look.line, zorder=1)
+            axis.axes.vlines(shown, LINE - 0.04, panel.height - 0.02, look.line, linewidths=0.8, zorder=1)
         y = LINE
         for i, row in enumerate(panel.rows):
             weight = "normal" if i else "bold"
@@ -473,7 +468,8 @@ class _Pen:
         inches = axis.inches(end - start)
         # A line of the background keeps neighbours of one colour apart.
         wide = np.flatnonzero(~around[owner] & (inches >= 6 / DPI))
-        _lines(axis.axes, end[wide[np.isin(end[wide], start)]] / 1e6, y, y + high, self.look.lane, zorder=3.2)
+        joints = end[wide[np.isin(end[wide], start)]] / 1e6
+        axis.axes.vlines(joints, y, y + high, self.look.lane, linewidths=0.8, zorder=3.2)
         wide = wide[inches[wide] >= 0.3]
         for i in wide.tolist() if len(wide) <= 80 else []:
             kind = kinds.table[codes[owner[i]]]
@@ -527,15 +523,8 @@ class _Pen:
             x = min(max(x, axis.left + half), axis.left + axis.width - half)
             if all(x + half <= a or x - half >= b for a, b in taken):
                 taken.append((x - half, x + half))
-                _lines(axis.axes, [(start[i] + end[i]) / 2e6], y - 0.02, y + 0.03, look.ink, zorder=3)
+                axis.axes.vlines((start[i] + end[i]) / 2e6, y - 0.02, y + 0.03, look.ink, linewidths=0.8, zorder=3)
                 self.page.write(x, axis.top + y - 0.1, length, SMALL, ha="center")
-
-
-def _lines(axes: Axes, x: Iterable[float], top: float, bottom: float, color: str, **more: Any) -> None:
-    from matplotlib.collections import LineCollection
-
-    lines = [((at, top), (at, bottom)) for at in x]
-    axes.add_collection(LineCollection(lines, colors=color, linewidths=0.8, **more), autolim=False)
 
 
 def _step_at(timeline: Timeline, lane: Lane, start_ns: int) -> str:

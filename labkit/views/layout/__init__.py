@@ -87,11 +87,6 @@ class TimelineLayout:
         self.alt = texts.alt(self.title, self.runs)
         self.span_ns = max(timeline.span_ns for timeline in self.timelines)
 
-    def __repr__(self) -> str:
-        """Return title, runs and spans on one line."""
-        spans = sum(len(lane) for lanes in self.lanes for lane in lanes)
-        return f"TimelineLayout({self.title!r}, {len(self.timelines)} runs, {spans:,} spans)"
-
     @cached_property
     def block(self) -> Block:
         """The spans as columns, and the rows of every lane that name them."""

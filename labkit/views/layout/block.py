@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import sys
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,20 +95,14 @@ class Block:
 
     def encode(self, header: dict[str, Any]) -> bytes:
         """Return the header and the columns as one block of bytes."""
-        offset, table = 0, {}
+        offset, table, parts = 0, {}, []
         for name, column in self.columns.items():
             table[name] = [column.dtype.name, offset, len(column)]
-            offset += -(-column.nbytes // 8) * 8
+            parts.append(column.tobytes() + bytes(-column.nbytes % 8))
+            offset += len(parts[-1])
         head = json.dumps({**header, "columns": table}, separators=(",", ":")).encode()
         head += b" " * (-len(head) % 8)
-        block = bytearray(8 + len(head) + offset)
-        block[:8] = np.array([len(head), VERSION], "<u4").tobytes()
-        block[8 : 8 + len(head)] = head
-        for name, column in self.columns.items():
-            at = 8 + len(head) + table[name][1]
-            little = column if sys.byteorder == "little" else column.byteswap()
-            block[at : at + column.nbytes] = np.ascontiguousarray(little).tobytes()
-        return bytes(block)
+        return b"".join([np.array([len(head), VERSION], "<u4").tobytes(), head, *parts])
 
     def _rows(self, run: int, lane: Lane, process: np.ndarray, track: np.ndarray) -> dict[str, Any]:
         """Return the height of a lane and its rows with their series: one for each nesting depth, one for a device."""

@@ -32,12 +32,6 @@ _LOOKS = {
 }  # fmt: skip
 
 
-def of_node(timelines: Iterable[Timeline]) -> str:
-    """Return the words of a picture for what is open, but does no work of its own."""
-    tf_data = all(timeline.run.loader is None for timeline in timelines)
-    return f"{'a tf.data step is ' * tf_data}open, others work"
-
-
 def of_circuits(timelines: Iterable[Timeline]) -> bool:
     """Return whether the timelines are those of circuits."""
     return all(timeline.run.of_cycles for timeline in timelines)
@@ -57,7 +51,8 @@ def categories() -> list[dict[str, str]]:
 def layers(timelines: Sequence[Timeline]) -> list[dict[str, str]]:
     """Return words and look of every layer, in the order of a legend; the line of the cores is the last one."""
     idle = f"accelerator idle{': how long, for what' * have_causes(timelines)}"
-    own = _LOOKS if of_circuits(timelines) else {OPEN: of_node(timelines), IDLE: idle}
+    node = f"{'a tf.data step is ' * all(timeline.run.loader is None for timeline in timelines)}open, others work"
+    own = _LOOKS if of_circuits(timelines) else {OPEN: node, IDLE: idle}
     cores = sorted({timeline.run.host.cpus or 0 for timeline in timelines} - {0})
     line = "number of cores" + f": {' and '.join(map(str, cores))}" * bool(cores)
     # For whom causes are not told, what waits is called by the work of its colour.
