@@ -247,7 +247,9 @@ def _done(
 
     try:
         begin(runs)
-        return result_of(found)
+        while not futures.wait([found], NOTICED_S).done:  # the stop button ends the wait, whichever thread takes it
+            pass
+        return found.result()
     except BaseException:
         hurry()
         raise
@@ -272,10 +274,3 @@ def _lasting(runs: Callable[[], None]) -> None:
         threading.Thread(target=works, args=[waiting], name="labkit starts processes", daemon=True).start()
         _starts[os.getpid()] = waiting
     waiting.put(runs)
-
-
-def result_of(future: futures.Future[Any]) -> Any:
-    """Wait for what another thread does, and return it; the stop button ends the wait, whichever thread takes it."""
-    while not futures.wait([future], NOTICED_S).done:
-        pass
-    return future.result()
