@@ -15,25 +15,6 @@ def fast() -> bool:
     return os.environ.get("LABKIT_FAST", "") not in ("", "0")
 
 
-def kind() -> Any:
-    """Return tqdm's class for this place: a widget in a notebook, text elsewhere.
-
-    Text in Colab, too: of a widget it stores the model, in a form for which GitHub refuses the whole notebook.
-    There it goes to stdout, since Colab shows in red what is written to stderr.
-    """
-    if "google.colab" not in sys.modules:
-        from tqdm.auto import tqdm
-
-        return tqdm
-    from tqdm.std import tqdm as text
-
-    class OnStdout(text):
-        def __init__(self, *args: Any, **words: Any) -> None:
-            super().__init__(*args, **{"file": sys.stdout} | words)
-
-    return OnStdout
-
-
 @contextlib.contextmanager
 def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.0) -> Iterator[Callable[[], Any]]:
     """Give a function to call after each step.
@@ -44,11 +25,16 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
         Steps; None where their number is not known.
     title : str
     hidden : bool
-        Show nothing.
+        Show nothing, as where LABKIT_FAST is set.
     delay_s : float
         Seconds until the bar appears: a job that is over before shows no bar.
     """
-    tqdm = kind()
+    if colab := "google.colab" in sys.modules:
+        # Of a widget, Colab stores the model, in a form for which GitHub refuses the whole notebook. So it is text
+        # there, on stdout, since Colab shows in red what is written to stderr.
+        from tqdm.std import tqdm
+    else:
+        from tqdm.auto import tqdm
 
     class Bar(tqdm):
         monitor_interval = 0  # no thread of its own
@@ -74,7 +60,8 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
     # In a notebook, tqdm shows a bar that has no delay by itself, before this class could keep hold of it.
     notebook = any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
     delay = max(delay_s, 1e-9 if notebook else 0)
-    with Bar(total=total, desc=title, unit="step", disable=hidden, delay=delay, leave=False) as shown:
+    look = {"unit": "step", "leave": False, "file": sys.stdout if colab else None}
+    with Bar(total=total, desc=title, disable=hidden or fast(), delay=delay, **look) as shown:
         yield shown.update
 
 
@@ -93,4 +80,4 @@ def optional_bar(
     if progress is not None:
         return bar(total, title, not progress)
     watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return bar(total, title, fast() or not watched, delay_s=3)
+    return bar(total, title, not watched, delay_s=3)

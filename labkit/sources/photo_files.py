@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from labkit.common import shipped
 from labkit.common.environment import cores
 from labkit.common.processes import Child
-from labkit.common.progress import fast, kind
+from labkit.common.progress import bar
 
 generator = shipped.module("data/lab_photos", "generator")
 
@@ -178,7 +178,7 @@ def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, worke
     left = iter(indices)
     painters: dict[connection.Connection, Child] = {}
     busy: set[connection.Connection] = set()
-    with bar(len(indices), "photos", progress) as shown:
+    with bar(len(indices), "photos", not progress) as step:
         try:
             for index in itertools.islice(left, workers):
                 child = Child("labkit.sources.photo_files", str(place.resolve()), str(seed), env=_PAINTER_ENV)
@@ -192,7 +192,7 @@ def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, worke
                     busy.remove(painter)
                     if error is not None:
                         raise error
-                    shown.update()
+                    step()
                     for index in itertools.islice(left, 1):
                         painter.send(index)
                         busy.add(painter)
@@ -212,12 +212,6 @@ def sweep(place: Path, pattern: str) -> None:
         with contextlib.suppress(FileNotFoundError):
             if time.time() - leftover.stat().st_mtime > LEFTOVER_S:
                 shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-
-
-def bar(total: int, what: str, progress: bool, delay_s: float = 0) -> Any:
-    """Return a progress bar; silent if not wanted or when LABKIT_FAST is set."""
-    silent = not progress or fast()
-    return kind()(total=total, desc=what, unit="photo", disable=silent, delay=delay_s)
 
 
 def require_space(place: Path, needed: int, what: str) -> None:

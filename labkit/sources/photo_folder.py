@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from labkit.common.file_formats import PHOTOS, other_format, photo_format
-from labkit.sources.photo_files import PhotoFile, bar, generator
+from labkit.common.progress import bar
+from labkit.sources.photo_files import PhotoFile, generator
 
 #: Files and folders that operating systems and tools leave; names with a leading dot are ignored, too.
 _IGNORED = {"thumbs.db", "desktop.ini", "__macosx", "@eadir", "icon\r"}
@@ -69,7 +70,7 @@ def scan(
             f"{folder} {state}: put each class into a folder of its own, {folder.name}/<class>/<photo>.jpg"
         )
     rows = []
-    with bar(0, "checking photos", progress, delay_s=2) as looked:
+    with bar(None, "checking photos", not progress, delay_s=2) as step:
         for label, place in enumerate(classes):
             files = _visible(place)
             if not files:
@@ -80,7 +81,7 @@ def scan(
                     whole.append((path, _checked(path, folder)))
                 except ValueError as error:
                     bad.append(str(error))
-                looked.update()
+                step()
             if skip_bad and not whole:
                 raise ValueError(f"{shown(place)} holds no whole photo, and a class needs at least one: {bad[-1]}")
             for rank, (path, size) in enumerate(whole):

@@ -221,7 +221,7 @@ def _kept(
     }
     parts = {place: _read(file, (len(place[1]), size, size, 3)) for place, file in files.items()}
     missing = [part for part in rows if any(parts[name, part] is None for name in reads)]
-    with bar(sum(map(len, missing)), "pixels", not progress or fast() or not missing) as step:
+    with bar(sum(map(len, missing)), "pixels", not progress or not missing) as step:
         for part in missing:
             made: dict[str, list[np.ndarray]] = {name: [] for name in reads if parts[name, part] is None}
             for i in part:

@@ -25,8 +25,9 @@ import psutil
 from labkit.common.errors import error_text
 from labkit.common.files import aside, expanded, write_aside
 from labkit.common.numbers import number, one_of, whole
+from labkit.common.progress import bar
 from labkit.sources import framing
-from labkit.sources.photo_files import bar, explained, require_space
+from labkit.sources.photo_files import explained, require_space
 from labkit.sources.photos import Photos
 
 MANIFEST = "shards.json"
@@ -144,15 +145,15 @@ def write(
         for leftover in place.glob(".photos-*.part"):  # what killed processes left half written
             if not psutil.pid_exists(int(leftover.name.split(".")[-2].partition("-")[0])):
                 leftover.unlink(missing_ok=True)
-        with bar(len(photos), "photos", progress is True) as shown:
-            shown.update(done)
+        with bar(len(photos), "photos", progress is not True) as step:
+            step(done)
             for i in todo:
                 name = _file(i, settings)
                 with aside(place / name) as part, _packer(part, compression) as put:
                     for example in _examples(photos, range(cuts[i], cuts[i + 1]), form):
                         put(framing.frame(example))
                         done += 1
-                        shown.update()
+                        step()
                         if callable(progress):
                             progress(done, len(photos))
                 known[name] = {"records": int(cuts[i + 1] - cuts[i]), **identity(place / name)}

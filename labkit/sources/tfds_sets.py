@@ -25,6 +25,7 @@ from labkit.common import shipped
 from labkit.common.file_formats import photo_format
 from labkit.common.files import write_aside
 from labkit.common.hooks import AfterImport
+from labkit.common.progress import bar
 from labkit.common.quiet import muted
 from labkit.sources import framing, photo_files
 from labkit.sources.photo_files import PhotoFile, generator
@@ -106,12 +107,12 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
     photo_files.sweep(form(home, scale).parent, "incomplete.*")
     try:
         with (
-            photo_files.bar(generator.SCALES[scale], "packing for TFDS", progress) as shown,
+            bar(generator.SCALES[scale], "packing for TFDS", not progress) as step,
             tempfile.TemporaryDirectory() as unused,
             # TFDS prints that it downloads, which it does not.
             contextlib.redirect_stdout(io.StringIO()),
         ):
-            builder.passed = shown.update
+            builder.passed = step
             builder.download_and_prepare(download_dir=unused, download_config=config)
     except Exception as error:
         # Another process that packed the same scale may have been first.
@@ -264,7 +265,7 @@ def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tup
             photo_files.require_space(place, sum(builder.info.splits[s].num_bytes for s in splits), source)
             place.mkdir(parents=True, exist_ok=True)
             skip = {photo.path for photo in photos}
-            with photo_files.appending(place, title) as add, photo_files.bar(total, builder.name, progress) as shown:
+            with photo_files.appending(place, title) as add, bar(total, builder.name, not progress) as step:
                 for split in splits:
                     decoders = {image: tfds.decode.SkipDecoding()}
                     examples = builder.as_dataset(split=split, decoders=decoders, shuffle_files=False)
@@ -278,7 +279,7 @@ def export(source: str, prepared: Path, home: Path, progress: bool) -> tuple[tup
                         if place / name not in skip:
                             write_aside(place / name, photo)
                             add(name, len(photo), hashlib.sha256(photo).hexdigest())
-                        shown.update()
+                        step()
         except OSError as error:
             raise photo_files.explained(error, place) from error
         photos = _exported(place, title)
