@@ -52,7 +52,7 @@ def ideal(costs: Costs, knobs: Knobs) -> Ideal:
     It is an upper bound. Where one thing waits for another, as without a prefetch, less is reached. F is what would be
     fetched if nothing had to be prepared, P what would be prepared if everything were there; see `simulate.limits`.
     """
-    nothing = dict.fromkeys(costs.operations, 0.0)
+    nothing = dict.fromkeys(costs.map, 0.0)
     fetched = simulate.limits(replace(costs, map=nothing, batch=0.0, train=1.0), knobs)
     here = knobs.changed(latency_ms=0.0, bandwidth_mb_s=None)
     prepared = simulate.limits(replace(costs, open=0.0, read=0.0, train=1.0), here)

@@ -34,7 +34,7 @@ def _parts(work_ms: float) -> dict[str, float]:
 def sliders_of(costs: Costs, knobs: Knobs) -> dict[str, Any]:
     """Return the positions of sliders that a fitted model stands for, by the names of the sliders."""
     mean = costs.mean_ms
-    work = sum(mean[name] for name in costs.operations)
+    work = sum(mean[name] for name in costs.map)
     return {
         "open_ms": mean["open"],
         "read_ms": mean["read"],

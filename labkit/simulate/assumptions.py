@@ -9,7 +9,7 @@ from labkit.simulate.iterators import AHEAD
 def assumptions(costs: Costs, knobs: Knobs, noun: str) -> list[str]:
     """Return one sentence for each assumption that these costs and knobs rest on; `noun` is one thing of a batch."""
     whole = knobs.map_batches
-    asleep = [name for name in ("open", "read", *costs.operations, "batch") if costs.asleep(name)]
+    asleep = [name for name in ("open", "read", *costs.map, "batch") if costs.asleep(name)]
     alone = ", ".join([*asleep, "copy"])
     gain = f"Each core after the first adds {100 * knobs.core_gain:.0f} % of the work of one core. "
     found = [

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any
 
 import numpy as np
 
-from labkit.common.numbers import check_names, check_ranges, number, ranged, whole
+from labkit.common.numbers import check_names, check_ranges, number, one_of, ranged, whole
 
 #: Stages in the order in which data passes them. Open, read and map are paid per image, the others per batch.
 STAGES = ("open", "read", "map", "batch", "copy", "train")
@@ -23,6 +23,8 @@ Cost = Any  # a number, or the equally likely values of a distribution
 @dataclass(frozen=True, eq=False)
 class Costs:
     """Time of each stage in milliseconds: what it takes alone, on one core or asleep.
+
+    Every cost becomes an array, and the map a dict of them, of one operation called "map" where none is named.
 
     Parameters
     ----------
@@ -60,22 +62,19 @@ class Costs:
 
     def __post_init__(self) -> None:
         """Check every cost and turn it into an array."""
+        named = isinstance(self.map, Mapping)
+        given = dict(self.map) if named else {"map": self.map}
+        if not given or not all(isinstance(name, str) and name.strip() for name in given):
+            raise ValueError(f"cost map is {given!r:.80}; allowed: a dict of operation name to cost")
+        if double := sorted(set(given) & (set(STAGES) - {"map"})):
+            raise ValueError(f"map has an operation {double[0]!r}; allowed: a name that is no stage's")
+        operations = {name: _values(f"map[{name!r}]" if named else "map", cost) for name, cost in given.items()}
+        object.__setattr__(self, "map", operations)
         for stage in STAGES:
-            given = getattr(self, stage)
-            if stage == "map" and isinstance(given, Mapping):
-                if not given or not all(isinstance(name, str) and name.strip() for name in given):
-                    raise ValueError(f"cost map is {dict(given)!r:.80}; allowed: a dict of operation name to cost")
-                given = {name: _values(f"map[{name!r}]", cost) for name, cost in given.items()}
-                double = sorted(set(given) & (set(STAGES) - {"map"}))
-                if double:
-                    raise ValueError(f"map has an operation {double[0]!r}; allowed: a name that is no stage's")
-            else:
-                given = _values(stage, given)
-            object.__setattr__(self, stage, given)
-        if isinstance(self.sleeps, str) or not isinstance(self.sleeps, Iterable):
-            raise ValueError(f"sleeps is {self.sleeps!r}; allowed: a tuple of names of stages and map operations")
+            if stage != "map":
+                object.__setattr__(self, stage, _values(stage, getattr(self, stage)))
         object.__setattr__(self, "sleeps", tuple(self.sleeps))
-        allowed = ("open", "read", *self.operations, "batch")
+        allowed = ("open", "read", *self.map, "batch")
         for name in self.sleeps:
             if name not in allowed and name != "map":
                 raise ValueError(f"sleeps names {name!r}; allowed: {', '.join(allowed)}")
@@ -83,14 +82,9 @@ class Costs:
             raise ValueError("costs are all 0; allowed: at least one above 0")
 
     @property
-    def operations(self) -> dict[str, np.ndarray]:
-        """Map operations by name, in their order; one called "map" where they have no names."""
-        return dict(self.map) if isinstance(self.map, Mapping) else {"map": self.map}
-
-    @property
     def _all(self) -> dict[str, np.ndarray]:
-        stages = [self.operations if stage == "map" else {stage: getattr(self, stage)} for stage in STAGES]
-        return {name: cost for stage in stages for name, cost in stage.items()}
+        before, after = {"open": self.open, "read": self.read}, {"batch": self.batch, "copy": self.copy}
+        return {**before, **self.map, **after, "train": self.train}
 
     @property
     def mean_ms(self) -> dict[str, float]:
@@ -99,7 +93,7 @@ class Costs:
 
     def asleep(self, name: str) -> bool:
         """Tell whether a stage or map operation leaves the cores alone."""
-        return name in self.sleeps or name in ("copy", "train") or (name in self.operations and "map" in self.sleeps)
+        return name in self.sleeps or name in ("copy", "train") or (name in self.map and "map" in self.sleeps)
 
     def __repr__(self) -> str:
         """Return means and spreads on one line."""
@@ -177,8 +171,7 @@ class Knobs:
         """Check every knob."""
         check_ranges(self)
         for name in ("deterministic", "map_batches"):
-            if not isinstance(value := getattr(self, name), (bool, np.bool_)):
-                raise ValueError(f"{name} is {value!r}; allowed: True or False")
+            one_of(name, getattr(self, name), (True, False))
 
     @property
     def pool(self) -> int:
@@ -232,7 +225,7 @@ def stragglers(typical_ms: float, slow_ms: float, share: float) -> np.ndarray:
 def _values(name: str, cost: Any) -> np.ndarray:
     """Return a cost as a checked array of its equally likely values."""
     try:
-        values = np.atleast_1d(np.asarray(cost, np.float64))
+        values = np.array(cost, np.float64, ndmin=1)
     except (TypeError, ValueError):
         values = np.zeros(0)
     good = not isinstance(cost, (bool, str)) and values.ndim == 1 and values.size
@@ -241,7 +234,6 @@ def _values(name: str, cost: Any) -> np.ndarray:
             f"cost {name} is {cost!r:.60}; allowed: milliseconds from 0 to {_MOST_MS}, "
             "or a one-dimensional array of them"
         )
-    values = values.copy()
     values.flags.writeable = False
     return values
 

@@ -64,7 +64,7 @@ class DrawnCosts:
         reads = (SLEEP, "open", latency), (MOVE, "read", transfer * miss), (kind("read"), "read", reading)
         self.fetch = [_work(*each) for each in ((kind("open"), "open", opening), *reads) if each[2].any()]
         place = places(3, batches if knobs.map_batches else images)
-        self.map = [_work(kind(name), name, drawn(cost, place)) for name, cost in costs.operations.items()]
+        self.map = [_work(kind(name), name, drawn(cost, place)) for name, cost in costs.map.items()]
         if knobs.cycle_length == 1 and not knobs.map_batches:  # the map function opens and reads, too
             self.fetch, self.map = [], [*self.fetch, *self.map]
 

@@ -50,7 +50,6 @@ class _Recorded(NamedTuple):
     parallel: bool  # a parallel map
     interleaved: bool
     ahead: bool  # a prefetch
-    waits: np.ndarray  # length of each, ns
 
 
 def fit(trace: Trace) -> Model:
@@ -87,11 +86,8 @@ def fit(trace: Trace) -> Model:
     def has(*words: str) -> bool:
         return any(leaf.startswith(words) for leaf in leaves)
 
-    waits = trace.duration_ns[trace.select("wait", kind="consumer")]
     parallel = has("ParallelMap", "MapAndBatch", "ParallelBatch")
-    run = _Recorded(
-        timeline, own, *_made(own, timeline), parallel, has("ParallelInterleave"), has("Prefetch"), waits
-    )  # fmt: skip
+    run = _Recorded(timeline, own, *_made(own, timeline), parallel, has("ParallelInterleave"), has("Prefetch"))
     costs, notes = _costs(run)
     if accelerator.kind == "real" and not trace.select(kind="device").any():
         notes.append("the train step ran on the cores of the pipeline; a model takes it as an accelerator of its own")
@@ -270,9 +266,10 @@ def _taking_ns(run: _Recorded) -> float:
     if not lanes:
         return 0.0
     inside = float((lanes[0].end_ns - lanes[0].start_ns)[lanes[0].depth == 0].sum())
-    trained = run.timeline.train_ms * 1e6 * run.timeline.steps
-    between = max(0.0, run.timeline.span_ns - float(run.waits.sum()) - trained)
-    return (max(0.0, float(run.waits.sum()) - inside) + between) / run.timeline.steps
+    trace, trained = run.timeline.trace, run.timeline.train_ms * 1e6 * run.timeline.steps
+    waits = float(trace.duration_ns[trace.select("wait", kind="consumer")].sum())
+    between = max(0.0, run.timeline.span_ns - waits - trained)
+    return (max(0.0, waits - inside) + between) / run.timeline.steps
 
 
 # -- knobs ---------------------------------------------------------------------------

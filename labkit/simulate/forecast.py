@@ -175,9 +175,9 @@ def limits(costs: Costs, knobs: Knobs) -> dict[str, float]:
     transfer = knobs.image_kb / knobs.bandwidth_mb_s if knobs.bandwidth_mb_s else 0.0
     fetch = miss * (mean["open"] + mean["read"] + knobs.latency_ms + transfer)
     mapping = 1 / size if knobs.map_batches else 1  # share of the map's costs that an image pays
-    prepare = mapping * sum(mean[name] for name in costs.operations)
+    prepare = mapping * sum(mean[name] for name in costs.map)
     batch = mean["batch"] / size
-    per_image = {"open": miss, "read": miss, **dict.fromkeys(costs.operations, mapping), "batch": 1 / size}
+    per_image = {"open": miss, "read": miss, **dict.fromkeys(costs.map, mapping), "batch": 1 / size}
     work = sum(mean[name] * share for name, share in per_image.items() if not costs.asleep(name))
     apart, mapped = knobs.cycle_length > 1, knobs.map_calls > 1
     inline = prepare if apart or knobs.map_batches else fetch + prepare

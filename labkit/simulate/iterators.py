@@ -334,8 +334,8 @@ class _Repeat:
 
     def __init__(self, run: Simulation, step: Step, again: Callable[[], Any]) -> None:
         self.run, self.again, self.source = run, again, again()
-        self.left: float = step.settings.get("count", -1)
-        self.left = math.inf if self.left < 0 else self.left
+        count = step.settings.get("count", -1)
+        self.left = math.inf if count < 0 else count
 
     def next(self) -> Next:
         while self.left:
