@@ -7,8 +7,8 @@ proves it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
-import errno
 import math
 import mmap
 import os
@@ -358,11 +358,8 @@ def evict(paths: str | os.PathLike[str] | Iterable[str | os.PathLike[str]]) -> i
     for path in files:
         before, _ = _pages(path)
         with open(path, "rb") as file:
-            try:
+            with contextlib.suppress(OSError):  # where nothing can be written, as on a file system to read from
                 os.fsync(file.fileno())
-            except OSError as error:
-                if error.errno not in (errno.EROFS, errno.EINVAL):
-                    raise
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         dropped += max(before - _pages(path)[0], 0)
     return dropped
@@ -415,6 +412,5 @@ def _pages(path: str) -> tuple[int, int]:
             words = (ctypes.c_void_p(address), ctypes.c_size_t(size), ctypes.c_void_p(seen.ctypes.data))
             if ctypes.CDLL(None, use_errno=True).mincore(*words):
                 raise OSError(ctypes.get_errno(), f"mincore of {path} failed")
-    sizes = np.full(len(seen), mmap.PAGESIZE)
-    sizes[-1] = size - mmap.PAGESIZE * (len(seen) - 1)
-    return int(sizes[seen & 1 == 1].sum()), size
+    seen &= 1  # the other bits are reserved
+    return int(seen.sum()) * mmap.PAGESIZE - int(seen[-1]) * (-size % mmap.PAGESIZE), size
