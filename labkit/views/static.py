@@ -263,40 +263,6 @@ def _verdict(layout: TimelineLayout, panels: Sequence[_Panel], steps: int) -> st
 # -- the pen -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Axis:
-    """The time axis of a panel: where it lies on the page in inches, and the nanoseconds that it shows."""
-
-    axes: Axes
-    left: float
-    top: float
-    width: float
-    first_ns: int
-    span_ns: int
-
-    @property
-    def pixel(self) -> float:
-        """Nanoseconds of a pixel."""
-        return self.span_ns / (self.width * DPI)
-
-    def inches(self, ns: Any) -> Any:
-        """Return the length of a duration on the page."""
-        return ns / self.span_ns * self.width
-
-    def middle(self, start_ns: int, end_ns: int) -> float:
-        """Return where the middle of a time lies on the page."""
-        return self.left + self.inches((start_ns + end_ns) / 2 - self.first_ns)
-
-    def rectangles(self, start: Any, end: Any, top: Any, bottom: Any, color: str, **more: Any) -> None:
-        """Draw rectangles from nanoseconds, and inches below the top: arrays or numbers."""
-        from matplotlib.collections import PolyCollection
-
-        start, end, top, bottom = np.broadcast_arrays(np.atleast_1d(start) / 1e6, np.divide(end, 1e6), top, bottom)
-        corners = np.stack([start, bottom, start, top, end, top, end, bottom], axis=-1).reshape(-1, 4, 2)
-        bars = PolyCollection(corners, **{"facecolors": color, "linewidths": 0, **more})
-        self.axes.add_collection(bars, autolim=False)
-
-
 def _draw(
     layout: TimelineLayout, verdict: str, panels: list[_Panel], points: Arrow | None, span_ns: int, look: Theme
 ) -> Figure:
@@ -318,7 +284,7 @@ def _draw(
         axes = page.axes(left, y, width, panel.height, *["bottom"] * last)
         axes.set(xlim=(panel.first_ns / 1e6, (panel.first_ns + span) / 1e6), ylim=(panel.height, 0))
         _time_axis(axes, labelled=last)
-        pen = _Pen(page, layout, colours, _Axis(axes, left, y, width, panel.first_ns, span), panel, seen)
+        pen = _Pen(page, layout, colours, axes, panel, (left, y, span), seen)
         pen.rows()
         if points:
             pen.arrow(points)
@@ -355,29 +321,53 @@ class _Pen:
     """Draws one panel; what it has drawn stands in `seen`, as indices into `LAYERS`, and their number for the cores."""
 
     def __init__(
-        self, page: FigurePage, layout: TimelineLayout, colours: dict[str, Any], axis: _Axis, panel: _Panel,
-        seen: set[int],
+        self, page: FigurePage, layout: TimelineLayout, colours: dict[str, Any], axes: Axes, panel: _Panel,
+        place: tuple[float, float, int], seen: set[int],
     ) -> None:  # fmt: skip
-        self.page, self.layout, self.colours = page, layout, colours
-        self.axis, self.panel, self.seen = axis, panel, seen
-        self.look, self.right = page.look, axis.left + axis.width
+        self.page, self.layout, self.colours, self.axes = page, layout, colours, axes
+        self.panel, self.seen, self.look, self.right = panel, seen, page.look, WIDTH - _RIGHT
+        # Where the time axis lies on the page, in inches, and how many nanoseconds it shows.
+        (self.left, self.top, self.span_ns), self.first_ns = place, panel.first_ns
+        self.width = self.right - self.left
+
+    @property
+    def pixel(self) -> float:
+        """Nanoseconds of a pixel."""
+        return self.span_ns / (self.width * DPI)
+
+    def inches(self, ns: Any) -> Any:
+        """Return the length of a duration on the page."""
+        return ns / self.span_ns * self.width
+
+    def middle(self, start_ns: int, end_ns: int) -> float:
+        """Return where the middle of a time lies on the page."""
+        return self.left + self.inches((start_ns + end_ns) / 2 - self.first_ns)
+
+    def rectangles(self, start: Any, end: Any, top: Any, bottom: Any, color: str, **more: Any) -> None:
+        """Draw rectangles from nanoseconds, and inches below the top: arrays or numbers."""
+        from matplotlib.collections import PolyCollection
+
+        start, end, top, bottom = np.broadcast_arrays(np.atleast_1d(start) / 1e6, np.divide(end, 1e6), top, bottom)
+        corners = np.stack([start, bottom, start, top, end, top, end, bottom], axis=-1).reshape(-1, 4, 2)
+        bars = PolyCollection(corners, **{"facecolors": color, "linewidths": 0, **more})
+        self.axes.add_collection(bars, autolim=False)
 
     def rows(self) -> None:
         """Draw beds, steps, bars, gaps, and the words on both sides."""
-        panel, axis, look = self.panel, self.axis, self.look
+        panel, look = self.panel, self.look
         whole_ = panel.last_ns - panel.first_ns == panel.timeline.span_ns
-        self.page.write(self.right + 0.1, axis.top + LINE / 2, "busy" if whole_ else "busy (all)", SMALL, look.muted)
+        self.page.write(self.right + 0.1, self.top + LINE / 2, "busy" if whole_ else "busy (all)", SMALL, look.muted)
         edges = panel.timeline.step_edges_ns
         shown = edges[(edges >= panel.first_ns) & (edges <= panel.last_ns)] / 1e6
-        if len(edges) > 1 and np.diff(edges).mean() >= 12 * axis.pixel:  # else they would be a grey area
-            axis.axes.vlines(shown, LINE - 0.04, panel.height - 0.02, look.line, linewidths=0.8, zorder=1)
+        if len(edges) > 1 and np.diff(edges).mean() >= 12 * self.pixel:  # else they would be a grey area
+            self.axes.vlines(shown, LINE - 0.04, panel.height - 0.02, look.line, linewidths=0.8, zorder=1)
         y = LINE
         for i, row in enumerate(panel.rows):
             weight = "normal" if i else "bold"
-            axis.rectangles(panel.first_ns, panel.last_ns, y, y + row.height, look.lane, zorder=0)
-            middle = axis.top + y + row.height / 2
-            name = fit(row.name, axis.left - MARGIN - 0.1, BODY, weight)
-            self.page.write(axis.left - 0.1, middle, name, ha="right", weight=weight)
+            self.rectangles(panel.first_ns, panel.last_ns, y, y + row.height, look.lane, zorder=0)
+            middle = self.top + y + row.height / 2
+            name = fit(row.name, self.left - MARGIN - 0.1, BODY, weight)
+            self.page.write(self.left - 0.1, middle, name, ha="right", weight=weight)
             if row.lane is None:
                 self._band(row, y)
             else:
@@ -389,7 +379,7 @@ class _Pen:
 
     def arrow(self, points: Arrow) -> None:
         """Outline a gap and what it waited for, and draw an arrow from the one to the other."""
-        panel, axis, ends = self.panel, self.axis, []
+        panel, ends = self.panel, []
         band = next((k for k, row in enumerate(panel.rows) if row.lane is None), 0)
         lane = panel.timeline.lanes[points.lane]
         place = next((k for k, row in enumerate(panel.rows) if row.lane is lane), band)
@@ -401,17 +391,17 @@ class _Pen:
             bottom = y + panel.rows[row].height
             for color, width in ((self.look.background, 4), (self.look.ink, 2)):
                 edge = {"edgecolors": color, "linewidths": width, "zorder": 6}
-                axis.rectangles(start, end, y, bottom, "none", **edge)
+                self.rectangles(start, end, y, bottom, "none", **edge)
             ends.append((start / 1e6, end / 1e6, y, bottom))
         (first, last, _, low), (start, end, high, _) = ends
         to = (start + end) / 2
         style = {"arrowstyle": "-|>", "mutation_scale": 16, "shrinkA": 0, "shrinkB": 0, "lw": 2, "color": self.look.ink}
-        axis.axes.annotate("", (to, high), (min(max(to, first), last), low - 0.12), arrowprops=style, zorder=7)
+        self.axes.annotate("", (to, high), (min(max(to, first), last), low - 0.12), arrowprops=style, zorder=7)
 
     def _stack(self, threads: np.ndarray, y: float, high: float, most: int) -> None:
         """Draw how many of `most` threads do what, from below: work filled, above it hollow what is waited for."""
-        axis, base, columns = self.axis, y + high, threads.shape[1]
-        edges = edges_of(axis.first_ns, axis.first_ns + axis.span_ns, columns)
+        base, columns = y + high, threads.shape[1]
+        edges = edges_of(self.first_ns, self.first_ns + self.span_ns, columns)
         edges = np.minimum(edges, self.panel.last_ns).repeat(2)[1:-1] / 1e6
         below = np.zeros(2 * columns)
         for k in np.flatnonzero(threads.any(axis=1)).tolist():
@@ -420,42 +410,41 @@ class _Pen:
             hollow, there = FILLED <= k < OPEN, threads[k].repeat(2) > 0
             inside, edge = self.colours["tint" if hollow else "fill"][k], self.colours["fill"][k]
             around = {"edgecolor": edge, "linewidth": 0.9} if hollow and most == 1 else {"linewidth": 0}
-            axis.axes.fill_between(edges, low, up, where=there, zorder=3, facecolor=inside, **around)
+            self.axes.fill_between(edges, low, up, where=there, zorder=3, facecolor=inside, **around)
             if hollow and most > 1:
                 top = np.where(there, up, np.nan)
-                axis.axes.plot(edges, top, color=edge, linewidth=1.1, zorder=3.5)
+                self.axes.plot(edges, top, color=edge, linewidth=1.1, zorder=3.5)
             self.seen.add(k)
             below = above
 
     def _threads(self, band: Band, pixels: float) -> np.ndarray:
         """Return the threads of a band in columns so wide: of the whole axis, so that they are alike in both panels."""
-        axis = self.axis
-        return band.threads(axis.first_ns, axis.first_ns + axis.span_ns, max(round(axis.width * DPI / pixels), 1))
+        return band.threads(self.first_ns, self.first_ns + self.span_ns, max(round(self.width * DPI / pixels), 1))
 
     def _band(self, row: _Row, y: float) -> None:
         """Draw all threads, with the number that the height stands for, and a line at the number of the cores."""
-        axis, panel, look, base, most = self.axis, self.panel, self.look, y + row.height, self.panel.most
+        panel, look, base, most = self.panel, self.look, y + row.height, self.panel.most
         self._stack(self._threads(row.band, _COLUMN), y, row.height, most)
         if cores := row.band.cores:
             at = base - cores / most * row.height
             ends = [panel.first_ns / 1e6, panel.last_ns / 1e6]
-            axis.axes.plot(ends, [at] * 2, color=look.ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
+            self.axes.plot(ends, [at] * 2, color=look.ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
             words = f"{cores} core{'s' * (cores > 1)}"
-            self.page.write(self.right + 0.1, axis.top + max(at, y + 0.09), words, SMALL, look.muted)
+            self.page.write(self.right + 0.1, self.top + max(at, y + 0.09), words, SMALL, look.muted)
             self.seen.add(len(LAYERS))
-        left = axis.left - 0.1
+        left = self.left - 0.1
         if row.height > 3 * LINE:
             for number, at in ((most, y + 0.05), (0, base - 0.03)):
-                self.page.write(left, axis.top + at, f"{number}", SMALL, look.muted, ha="right")
+                self.page.write(left, self.top + at, f"{number}", SMALL, look.muted, ha="right")
 
     def _lane(self, lane: Lane, y: float, high: float) -> None:
         """Draw what a lane works on and waits for, and as an outline what only encloses that."""
-        axis, panel, kinds = self.axis, self.panel, self.layout.kinds
+        panel, kinds = self.panel, self.layout.kinds
         codes = kinds.of(panel.run, lane)
         around, outlined = (kinds.are(fact, codes) for fact in ("around", "outlined"))
         start, end = np.maximum(lane.start_ns, panel.first_ns), np.minimum(lane.end_ns, panel.last_ns)
-        visible = outlined & (axis.inches(end - start) >= 3 / DPI)
-        axis.rectangles(
+        visible = outlined & (self.inches(end - start) >= 3 / DPI)
+        self.rectangles(
             start[visible], end[visible], y + 0.01, y + high - 0.01, "none",
             edgecolors=self.look.node, linewidths=0.7, zorder=2,
         )  # fmt: skip
@@ -465,11 +454,11 @@ class _Pen:
         owner = lane.pieces.owner
         start = np.maximum(lane.pieces.start, panel.first_ns)
         end = np.minimum(lane.pieces.end, panel.last_ns)
-        inches = axis.inches(end - start)
+        inches = self.inches(end - start)
         # A line of the background keeps neighbours of one colour apart.
         wide = np.flatnonzero(~around[owner] & (inches >= 6 / DPI))
         joints = end[wide[np.isin(end[wide], start)]] / 1e6
-        axis.axes.vlines(joints, y, y + high, self.look.lane, linewidths=0.8, zorder=3.2)
+        self.axes.vlines(joints, y, y + high, self.look.lane, linewidths=0.8, zorder=3.2)
         wide = wide[inches[wide] >= 0.3]
         for i in wide.tolist() if len(wide) <= 80 else []:
             kind = kinds.table[codes[owner[i]]]
@@ -479,8 +468,8 @@ class _Pen:
                 inside, on = ("tint", self.look.ink) if FILLED <= k < OPEN else ("fill", self.colours["on"][k])
                 # Where one part is filled and one hollow, the ground of the words is that of the larger part alone.
                 ground = {"facecolor": self.colours[inside][k], "linewidth": 0, "pad": 1.5}
-                x = axis.middle(int(start[i]), int(end[i]))
-                self.page.write(x, axis.top + y + high / 2, label, SMALL, on, ha="center", bbox=ground)
+                x = self.middle(int(start[i]), int(end[i]))
+                self.page.write(x, self.top + y + high / 2, label, SMALL, on, ha="center", bbox=ground)
 
     def _label(self, lane: Lane, category: int, start_ns: int, end_ns: int) -> str:
         timeline, word = self.panel.timeline, CATEGORIES[category]
@@ -491,19 +480,19 @@ class _Pen:
 
     def _gaps(self, y: float, high: float) -> None:
         """Draw the idle times of the accelerator, with length and cause in words: inside, or in the strip above."""
-        axis, panel, look = self.axis, self.panel, self.look
+        panel, look = self.panel, self.look
         gaps, kinds = panel.timeline.gaps.where(panel.gaps), panel.timeline.causes.kind[panel.gaps]
         start = np.maximum(gaps.start_ns, panel.first_ns)
         end = np.minimum(gaps.start_ns + gaps.length_ns, panel.last_ns)
-        inches = axis.inches(end - start)
+        inches = self.inches(end - start)
         visible = np.flatnonzero(inches >= 3 / DPI)
-        axis.rectangles(start[visible], end[visible], y, y + high, look.gap, zorder=2)
+        self.rectangles(start[visible], end[visible], y, y + high, look.gap, zorder=2)
         # What is too short for a block hangs from above: work stands below.
-        edges = edges_of(axis.first_ns, axis.first_ns + axis.span_ns, max(round(axis.width * DPI), 1))
+        edges = edges_of(self.first_ns, self.first_ns + self.span_ns, max(round(self.width * DPI), 1))
         short = inches < 3 / DPI
         share = np.diff(covered_until(Intervals(start[short], end[short]), edges)) / np.maximum(np.diff(edges), 1)
         tall = np.flatnonzero(share)
-        axis.rectangles(edges[tall], edges[tall + 1], y, y + high * share[tall], look.gap, zorder=2)
+        self.rectangles(edges[tall], edges[tall + 1], y, y + high * share[tall], look.gap, zorder=2)
         self.seen |= {IDLE} if len(gaps) else set()
         taken: list[tuple[float, float]] = []
         told = visible[(end - start == gaps.length_ns)[visible]]  # a length stands on what is that long
@@ -513,18 +502,18 @@ class _Pen:
             longest = [[f"idle {length}: {cause}"], [f"{length} {cause}"], [length, cause]]
             choices = [*longest * (cause != "unknown"), [length]]
             lines = next((c for c in choices if max(measure(t, SMALL, "bold") for t in c) + 0.1 <= inches[i]), None)
-            x = axis.middle(int(start[i]), int(end[i]))
+            x = self.middle(int(start[i]), int(end[i]))
             if lines:
                 for k, text in enumerate(lines):
-                    middle = axis.top + y + high / 2 + (k - (len(lines) - 1) / 2) * 0.17
+                    middle = self.top + y + high / 2 + (k - (len(lines) - 1) / 2) * 0.17
                     self.page.write(x, middle, text, SMALL, self.colours["on_gap"], ha="center", weight="bold")
                 continue
             half = measure(length, SMALL) / 2 + 0.05
-            x = min(max(x, axis.left + half), axis.left + axis.width - half)
+            x = min(max(x, self.left + half), self.left + self.width - half)
             if all(x + half <= a or x - half >= b for a, b in taken):
                 taken.append((x - half, x + half))
-                axis.axes.vlines((start[i] + end[i]) / 2e6, y - 0.02, y + 0.03, look.ink, linewidths=0.8, zorder=3)
-                self.page.write(x, axis.top + y - 0.1, length, SMALL, ha="center")
+                self.axes.vlines((start[i] + end[i]) / 2e6, y - 0.02, y + 0.03, look.ink, linewidths=0.8, zorder=3)
+                self.page.write(x, self.top + y - 0.1, length, SMALL, ha="center")
 
 
 def _step_at(timeline: Timeline, lane: Lane, start_ns: int) -> str:

@@ -49,12 +49,12 @@ _WAITS = {
     states.BUFFER: Layer("waits for a buffer or another thread", "hollow", "batch"),
     states.UNKNOWN: Layer(states.WORDS[states.UNKNOWN], "hollow", ""),
 }
-_ALIKE = {states.OTHER: states.BUFFER}
 
 #: All looks, in the order of a legend and, from below, of the band.
 LAYERS = (*_FILLED, *_WAITS.values(), Layer("open while others work", "outline", ""), Layer("idle", "idle", ""))
 FILLED, OPEN, IDLE = len(_FILLED), len(LAYERS) - 2, len(LAYERS) - 1
 _HOLLOW = {waits: FILLED + k for k, waits in enumerate(_WAITS)}
+_HOLLOW[states.OTHER] = _HOLLOW[states.BUFFER]
 CORE_WAIT = _HOLLOW[states.CORE]
 #: The looks of a circuit: a value that moves, one that is taken, one that waits.
 MOVES, TAKEN, BLOCKED = _WORDS.index(LEGEND["map"]), _WORDS.index(LEGEND["train"]), _HOLLOW[states.BUFFER]
@@ -181,7 +181,7 @@ def _kind(category: int, state: states.State | None, host: bool, own: float) -> 
     filled = filled if word in LEGEND else _WORDS.index(LEGEND["map"])
     if state is None:
         state = states.State(0.0, states.UNKNOWN)
-    waits = _HOLLOW.get(_ALIKE.get(state.waits, state.waits), filled)
+    waits = _HOLLOW.get(state.waits, filled)
     return Kind(category, filled, waits, round(float(state.share), 2), int(own < 1) + int(own < _MOSTLY))
 
 
