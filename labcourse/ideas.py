@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import MappingProxyType
@@ -82,7 +82,30 @@ class Sketch:
 
     def figure(self, look: Theme) -> Figure:
         """Draw the idea in a theme, on a new figure."""
-        return _figure(self, look)
+        high = sum(_CAPTION * bool(caption) + _LANE * len(lanes) for caption, lanes in self.groups)
+        head = [Words(self.title, 14, weight="bold"), Words(self.note, _TEXT, "muted")]
+        page = FigurePage(look, head, high + (0.55 if self.axis else 0.12))
+        left = _LEFT if any(name for _, lanes in self.groups for name in lanes) else MARGIN
+        y, span = page.top, WIDTH - left - 2 * MARGIN
+        end = max(b.start + b.length for _, lanes in self.groups for lane in lanes.values() for b in lane)
+        for caption, lanes in self.groups:
+            if caption:
+                page.write(MARGIN, y + _CAPTION / 2 + 0.03, caption, _TEXT, weight="bold")
+                y += _CAPTION
+            own = max(b.start + b.length for lane in lanes.values() for b in lane)
+            whole = end if self.axis else own  # without a scale each group fills the width
+            for name, lane in lanes.items():
+                page.write(left - 0.12, y + _LANE / 2, name, _TEXT, look.ink, ha="right")
+                for block in lane:
+                    x, width = left + span * block.start / whole, span * block.length / whole
+                    _draw(page, block, (x, y + (_LANE - _BLOCK) / 2, width, _BLOCK))
+                y += _LANE
+        if self.axis:
+            axes = page.axes(left, y, span, 0.01, "bottom")
+            axes.set(xlim=(0, end))
+            axes.tick_params(labelsize=11)
+            page.write(left + span / 2, y + 0.41, self.axis, 11, look.muted, ha="center")
+        return page.figure
 
     def text(self) -> str:
         """Return title, note, and the words of all blocks, one line for each lane."""
@@ -96,15 +119,19 @@ class Sketch:
         return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class Scene:
-    """A simulated job of a few steps, and how its blocks are called.
+def _simulated(
+    caption: str, costs: Mapping[str, Any], knobs: Mapping[str, Any] = MappingProxyType({}), steps: int = 2,
+    warmup: int = 0, why: str = "", names: Mapping[str, str] = MappingProxyType({}),
+    lanes: Mapping[str, str] = MappingProxyType({}), only: str = "",
+) -> Group:  # fmt: skip
+    """Simulate a job of a few steps and return its lanes.
 
     Parameters
     ----------
     caption : str
         ``{total}`` and ``{busy}`` stand for the length of the job in ms and its busy share.
-    costs, knobs : Costs, Knobs
+    costs, knobs : dict
+        The arguments of `Costs` and of `Knobs`, whose batches are single images if nothing else is said.
     steps, warmup : int
     why : str
         What the idle accelerator waits for.
@@ -115,44 +142,31 @@ class Scene:
     only : str
         The name of the accelerator's lane where no other is drawn.
     """
-
-    caption: str
-    costs: Costs
-    knobs: Knobs = field(default_factory=lambda: Knobs(1))
-    steps: int = 2
-    warmup: int = 0
-    why: str = ""
-    names: Mapping[str, str] = field(default_factory=dict)
-    lanes: Mapping[str, str] = field(default_factory=dict)
-    only: str = ""
-
-    def group(self) -> Group:
-        """Simulate the job and return its lanes."""
-        trace = simulate.run(self.costs, self.knobs, self.steps, warmup=self.warmup)
-        begin, end = trace.window_ns
-        last = trace.start_ns[trace.select("train")].max()
-        name, work = self.only or "accelerator", {}
-        lanes: dict[str, list[FatBlock]] = {name: []}
-        for span in trace:
-            start, length = (span.start_ns - begin) / 1e6, span.duration_ns / 1e6
-            if length < 1 or span.name.startswith("Iterator::"):  # a node that is open encloses the work itself
-                continue
-            if span.category not in ("wait", "train") and not self.warmup and span.start_ns >= last:
-                continue  # work for a batch beyond the picture
-            if span.category == "wait":
-                cause = f": {self.why}" * bool(self.why)
-                lanes[name].append(FatBlock(start, length, f"idle {length:.0f} ms{cause}", _IDLE))
-            elif span.category == "train":
-                lanes[name].append(FatBlock(start, length, "train", "train"))
-            elif not self.only:
-                lane = self.lanes.get(span.name) or work.setdefault(span.thread, f"thread {len(work) + 1}")
-                words, waits = self.names.get(span.name, span.name), self.costs.asleep(span.name)
-                block = FatBlock(start, length, words, span.name.split()[0], waits)
-                lanes.setdefault(lane, []).append(block)
-        if len(work) == 1:  # one thread needs no number
-            lanes = {"thread" if lane == "thread 1" else lane: blocks for lane, blocks in lanes.items()}
-        busy = sum(b.length for b in lanes[name] if b.kind == "train") / ((end - begin) / 1e6)
-        return Group(self.caption.format(total=f"{(end - begin) / 1e6:.0f} ms", busy=f"{100 * busy:.0f} %"), lanes)
+    job = Costs(**costs)
+    trace = simulate.run(job, Knobs(**{"batch_size": 1, **knobs}), steps, warmup=warmup)
+    begin, end = trace.window_ns
+    last = trace.start_ns[trace.select("train")].max()
+    name, work = only or "accelerator", {}
+    drawn: dict[str, list[FatBlock]] = {name: []}
+    for span in trace:
+        start, length = (span.start_ns - begin) / 1e6, span.duration_ns / 1e6
+        if length < 1 or span.name.startswith("Iterator::"):  # a node that is open encloses the work itself
+            continue
+        if span.category not in ("wait", "train") and not warmup and span.start_ns >= last:
+            continue  # work for a batch beyond the picture
+        if span.category == "wait":
+            cause = f": {why}" * bool(why)
+            drawn[name].append(FatBlock(start, length, f"idle {length:.0f} ms{cause}", _IDLE))
+        elif span.category == "train":
+            drawn[name].append(FatBlock(start, length, "train", "train"))
+        elif not only:
+            lane = lanes.get(span.name) or work.setdefault(span.thread, f"thread {len(work) + 1}")
+            words, waits = names.get(span.name, span.name), job.asleep(span.name)
+            drawn.setdefault(lane, []).append(FatBlock(start, length, words, span.name.split()[0], waits))
+    if len(work) == 1:  # one thread needs no number
+        drawn = {"thread" if lane == "thread 1" else lane: blocks for lane, blocks in drawn.items()}
+    busy = sum(b.length for b in drawn[name] if b.kind == "train") / ((end - begin) / 1e6)
+    return Group(caption.format(total=f"{(end - begin) / 1e6:.0f} ms", busy=f"{100 * busy:.0f} %"), drawn)
 
 
 def _row(texts: Iterable[str]) -> list[FatBlock]:
@@ -168,11 +182,6 @@ def _row(texts: Iterable[str]) -> list[FatBlock]:
             found.append(FatBlock(at, float(length or 1), words or kind, kind, kind == "wait"))
         at += float(length or 1)
     return found
-
-
-def _scene(caption: str, costs: dict, knobs: Mapping[str, Any] = MappingProxyType({}), **fields: Any) -> Scene:
-    """Return the job of an entry of the file."""
-    return Scene(caption, Costs(**costs), Knobs(**{"batch_size": 1, **knobs}), **fields)
 
 
 _SIMULATED = "Simulated, not measured."
@@ -191,7 +200,7 @@ def sketch(name: str) -> Sketch:
     """Return the idea of a notebook as data; see `idea`."""
     stored = _STORED[one_of("idea", name, IDEAS)]
     if name in SIMULATED:
-        note, groups, axis = _SIMULATED, [_scene(**job).group() for job in stored["jobs"]], "milliseconds"
+        note, groups, axis = _SIMULATED, [_simulated(**job) for job in stored["jobs"]], "milliseconds"
     else:
         note, axis = _DRAWN, stored.get("axis", "")
         groups = [
@@ -227,37 +236,7 @@ def idea(name: str) -> Picture:
     """
     found = sketch(name)
     alt = " ".join(f"{caption}." for caption, _ in found.groups if caption)
-    return Picture(lambda look: _figure(found, look), found.title, f"{found.title} {alt} {found.note}", found.text())
-
-
-def _figure(found: Sketch, look: Theme) -> Figure:
-    high = sum(_CAPTION * bool(caption) + _LANE * len(lanes) for caption, lanes in found.groups)
-    blocks = [(block, lanes) for _, lanes in found.groups for lane in lanes.values() for block in lane]
-    head = [Words(found.title, 14, weight="bold"), Words(found.note, _TEXT, "muted")]
-    page = FigurePage(look, head, high + (0.55 if found.axis else 0.12))
-    left = _LEFT if any(name for _, lanes in found.groups for name in lanes) else MARGIN
-    y, span = page.top, WIDTH - left - 2 * MARGIN
-    end = max(block.start + block.length for block, _ in blocks)
-    for caption, lanes in found.groups:
-        if caption:
-            page.write(MARGIN, y + _CAPTION / 2 + 0.03, caption, _TEXT, weight="bold")
-            y += _CAPTION
-        row = y
-        own = max(b.start + b.length for lane in lanes.values() for b in lane)
-        whole = end if found.axis else own  # without a scale each group fills the width
-        for name, lane in lanes.items():
-            page.write(left - 0.12, row + _LANE / 2, name, _TEXT, look.ink, ha="right")
-            for block in lane:
-                x, width = left + span * block.start / whole, span * block.length / whole
-                _draw(page, block, (x, row + (_LANE - _BLOCK) / 2, width, _BLOCK))
-            row += _LANE
-        y = row
-    if found.axis:
-        axes = page.axes(left, y, span, 0.01, "bottom")
-        axes.set(xlim=(0, end))
-        axes.tick_params(labelsize=11)
-        page.write(left + span / 2, y + 0.41, found.axis, 11, look.muted, ha="center")
-    return page.figure
+    return Picture(found.figure, found.title, f"{found.title} {alt} {found.note}", found.text())
 
 
 def color_of(block: FatBlock, look: Theme) -> str:
