@@ -16,12 +16,13 @@ from labcourse.handin.document import ENTRIES, read, shown
 from labkit.common.files import write_aside
 from labkit.common.table import Table
 from labkit.views import charts
+from labkit.views.figure_page import fit
 
 #: Rows of a chart: the names that most students share; the course has some sixty exercises.
 _ROWS, _EXERCISES = 12, 72
 
-#: Letters of a word in a chart, which has no room for more: the table below has all of them.
-_WORD = 28
+#: Inches of a name in a chart: the table below has all of it.
+_NAME = 4.0
 
 _PREDICTED, _CHECKED = "Predictions against measurements", "Exercises"
 
@@ -200,17 +201,12 @@ def _sections(group: Class) -> list[dict[str, Any]]:
 
 
 def _section(group: Class, title: str, unit: str, values: dict[str, list[float]], missing: str) -> dict[str, Any]:
-    """Return a comparison for the page; a sentence alone where no result has values, or they cannot be drawn."""
+    """Return a comparison for the page; a sentence alone where no result has values.
+
+    Of exercises the mean counts, not the median.
+    """
     if not values:
         return {"title": title, "words": f"No result holds {missing}."}
-    try:
-        return {"title": title, **_comparison(group, title, unit, values)}
-    except Exception as error:  # whatever one file says, a class gets its page
-        return {"title": title, "words": f"This comparison could not be drawn ({type(error).__name__})."}
-
-
-def _comparison(group: Class, title: str, unit: str, values: dict[str, list[float]]) -> dict[str, Any]:
-    """Return sentence, picture and table of a comparison; of exercises the mean counts, not the median."""
     note = f"{len(group.results)} student{'s' * (len(group.results) != 1)}"
     if title == _CHECKED:
         note += "."
@@ -222,26 +218,16 @@ def _comparison(group: Class, title: str, unit: str, values: dict[str, list[floa
         drawn = dict(list(values.items())[:_ROWS])
         table = _predictions(group) if title == _PREDICTED else _numbers(values, unit)
     more = f" The chart shows the {len(drawn)} that most students have, of {len(values)}."
-    picture = charts.bars(_short(drawn), unit=unit, title=title, note=note)
+    picture = charts.bars({fit(name, _NAME): one for name, one in drawn.items()}, unit=unit, title=title, note=note)
     images = {look: base64.b64encode(picture.png(look)).decode() for look in ("light", "dark")}
     words = note + more * (len(drawn) < len(values))
-    return {"words": words, "picture": {"alt": picture.alt, **images}, "table": table}
+    return {"title": title, "words": words, "picture": {"alt": picture.alt, **images}, "table": table}
 
 
 def _most_checked(group: Class) -> list[str]:
     """Return the exercises that most students checked, in the order of their names."""
     counts = Counter(name for r in group.results for name in sorted({e["exercise"] for e in r["exercises"]}))
     return sorted(sorted(counts, key=lambda name: (-counts[name], name))[:_EXERCISES])
-
-
-def _short(rows: dict[str, Any]) -> dict[str, Any]:
-    """Return the rows of a chart with long words cut in the middle; where two names then are equal, with a number."""
-    found: dict[str, Any] = {}
-    for number, (name, values) in enumerate(rows.items(), 1):
-        words = [w if len(w) <= _WORD else f"{w[: _WORD - 10]}…{w[-9:]}" for w in name.split()]
-        short = " ".join(words)
-        found[f"{short} ({number})" if short in found else short] = values
-    return found
 
 
 def _spread(values: list[float]) -> str:
