@@ -104,8 +104,8 @@ class Trained:
     checked : tuple of Score
         On held-out photos, after each epoch, where that was asked for.
     steps : int
-    seconds, cpu_s : float
-        Of the training; `cpu_s` of all threads of the process.
+    cpu_s : float
+        Seconds of the training, of all threads of the process.
     """
 
     model: Any
@@ -113,7 +113,6 @@ class Trained:
     accuracies: tuple[float, ...]
     checked: tuple[Score, ...]
     steps: int
-    seconds: float
     cpu_s: float
 
 
@@ -242,12 +241,9 @@ def train(
     eager = fast() and not callbacks
     model.compile(optimizer, smoothed, metrics=["sparse_categorical_accuracy"], jit_compile=False, run_eagerly=eager)
     checked: list[Score] = []
-
-    class Check(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            if check is not None:
-                checked.append(score(model, check))
-
+    checks = []
+    if check is not None:
+        checks = [keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: checked.append(score(model, check)))]
     epoch = min(steps, max(1, len(pixels) // batch))
     epochs, left = divmod(steps, epoch)
     parts = [(whole_epochs, 0, epochs, epoch, callbacks)]
@@ -256,18 +252,18 @@ def train(
         with _seeded(seed + 1):
             rest = batches(pixels, batch, seed=seed + 1) if dataset is None else dataset
         parts.append((rest, epochs, 1, left, ()))
-    begin = time.perf_counter(), time.process_time()
+    begin = time.process_time()
     history: dict[str, list[float]] = {"loss": [], "sparse_categorical_accuracy": []}
     for part, first, count, length, others in parts:
         with traced_on_purpose():
             found = model.fit(
                 part, initial_epoch=first, epochs=first + count, steps_per_epoch=length, verbose=0,
-                shuffle=False, callbacks=[Check(), *others],
+                shuffle=False, callbacks=[*checks, *others],
             ).history  # fmt: skip
         for name in history:
             history[name] += found[name]
-    seconds, cpu_s = time.perf_counter() - begin[0], time.process_time() - begin[1]
-    return Trained(model, *map(tuple, history.values()), tuple(checked), steps, seconds, cpu_s)
+    cpu_s = time.process_time() - begin
+    return Trained(model, *map(tuple, history.values()), tuple(checked), steps, cpu_s)
 
 
 def smoothed(labels: Any, logits: Any) -> Any:
