@@ -189,17 +189,11 @@ def _short(name: str) -> str:
 
 def _plain(name: str, secrets: re.Pattern[str]) -> str:
     """Return a name that a student gave without the words that may name a person, a machine or a folder."""
-    text = cleaned(unicodedata.normalize("NFC", name))
-    found = [match.span() for match in secrets.finditer(text)]
-    words = [
-        "…" if any(start < word.end() and word.start() < end for start, end in found) else word.group()
-        for word in re.finditer(r"\S+", text)
-    ]
-    return " ".join(words)[:_NAME].strip()
+    return secrets.sub("…", cleaned(unicodedata.normalize("NFC", name)))[:_NAME].strip()
 
 
 def _secrets(student_id: str) -> re.Pattern[str]:
-    """Return what finds paths, addresses, and the names of this host, this account, its person and the student."""
+    """Return what finds words with paths, addresses, and names of this host, this account, its person, the student."""
     host, home = socket.gethostname(), os.path.expanduser("~")
     names = {student_id, host, host.partition(".")[0], Path(home).name}
     try:
@@ -216,4 +210,5 @@ def _secrets(student_id: str) -> re.Pattern[str]:
     # One letter identifies nobody. A short name is hidden only as a whole word: else "vm" would hide half of a name.
     word = r"(?<![^\W_]){}(?![^\W_])"
     found = [(re.escape(t) if len(t) >= _TELLING else word.format(re.escape(t))) for t in texts if len(t) > 1]
-    return re.compile("|".join([r"[/\\@]", *found]), re.IGNORECASE)
+    secret = "|".join([r"[/\\@]", *found])
+    return re.compile(rf"\S*({secret})\S*", re.IGNORECASE)
