@@ -19,7 +19,7 @@ from labcourse import gradebook
 from labcourse.drills.naming import drawn, listed, named
 from labcourse.grading import CheckResult, Wrong, judge
 from labcourse.student_code import call
-from labcourse.training import Score, normalised
+from labcourse.training import normalised
 from labextras import checks
 from labkit.common.numbers import whole
 from labkit.sources import photos, pixels
@@ -155,21 +155,6 @@ class SilentDrill:
     def served(self, path: str) -> np.ndarray:
         """Return a file as serving reads it: float32, shape (48, 48, 3)."""
         return _read(path, _key(self.seed))
-
-    def scores(self, model: Any) -> tuple[Score, Score]:
-        """Return which photos of `files` a model names right: read as in training, and as in serving.
-
-        Parameters
-        ----------
-        model : keras.Model
-            As `labcourse.training.train` makes it of 48×48 pixels.
-        """
-
-        def named(read: Any) -> Score:
-            logits = model(np.stack([read(path) for path in self.files]), training=False)
-            return Score(np.argmax(logits, -1) == self.labels)
-
-        return named(self.learned), named(self.served)
 
     def diagnose(self, diagnosis: Any) -> CheckResult:
         """Check a diagnosis.

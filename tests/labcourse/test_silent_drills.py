@@ -127,9 +127,9 @@ def test_a_trained_model_loses_where_serving_reads_other_pixels():
     losses = {}
     for seed in range(COUNT):
         drill = drills.silent(seed)
-        learned, served = drill.scores(model)
-        losses[named(drill)] = learned.right - served.right
-        assert len(learned.hits) == len(served.hits) == len(drill.files)
+        read = (np.stack([read(path) for path in drill.files]) for read in (drill.learned, drill.served))
+        learned, served = ((np.argmax(model(images, training=False), -1) == drill.labels).sum() for images in read)
+        losses[named(drill)] = learned - served
     assert all(losses[key] == 0 for key in ("sorted", "one_class", "frozen", "wraps", "shifted", "leaked"))
     assert min(losses["bgr"], losses["minus_one"]) >= 4, losses
 
