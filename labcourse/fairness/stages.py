@@ -26,7 +26,7 @@ _MOST_MS = 60_000
 _held_share = 1.0
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class Stage:
     """A function for ``dataset.map`` that takes a stated time.
 
@@ -81,11 +81,6 @@ class Stage:
     def _hold(self, images: Any) -> np.bool_:
         time.sleep(self.cost_ms(int(images)) / 1e3 * _held_share)
         return np.bool_(True)
-
-    def __repr__(self) -> str:
-        """Return name and cost, the same every time."""
-        more = f" + {self.call_ms:g} ms a call" if self.call_ms else ""
-        return f"Stage({self.name}, {self.ms:g} ms{more})"
 
 
 def called_in(step: Step) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from labcourse.fairness.rules import chain
@@ -46,11 +46,7 @@ class Timing:
     makespan_ms: float
     idle: float
     steps: int
-    trace: Trace
-
-    def __repr__(self) -> str:
-        """Return the figures on one line."""
-        return f"simulated: {self.steps} steps in {self.makespan_ms:.1f} ms, accelerator idle {self.idle:.0%}"
+    trace: Trace = field(repr=False)
 
 
 def as_rewritten(found: Chain, steps: tuple[Step, ...]) -> tuple[Step, ...]:

@@ -155,10 +155,6 @@ def test_elements_that_never_come_do_not_hold_the_grade(monkeypatch):
     assert "no element comes out of your dataset" in result.hint
 
 
-def test_a_stub_is_open():
-    assert graded(lambda: None).status == grading.OPEN
-
-
 def test_a_wait_that_neither_the_graph_nor_the_clock_can_see_never_passes():
     def hidden(x):
         def wait(value):
