@@ -44,7 +44,7 @@ _FIRST = 6
 # -- numbers ----------------------------------------------------------------------
 
 
-def curve(truth: Callable[..., Any], cases: Sequence[tuple], unit: str, along: str, function: Any) -> Picture | None:
+def curve(truth: Callable[..., Any], cases: Sequence[tuple], unit: str, along: str, function: Any) -> Picture:
     """Draw the student's numbers while one argument grows, as a curve; rings are a few right answers.
 
     Parameters
@@ -60,11 +60,6 @@ def curve(truth: Callable[..., Any], cases: Sequence[tuple], unit: str, along: s
     function : callable
         The student's.
 
-    Returns
-    -------
-    Picture or None
-        None where no argument can grow.
-
     Raises
     ------
     labcourse.grading.Wrong
@@ -73,9 +68,7 @@ def curve(truth: Callable[..., Any], cases: Sequence[tuple], unit: str, along: s
     call, names = signature(truth)
     first = cases[0]
     numeric = [i for i, given in enumerate(first) if type(given) in (int, float)]
-    at = names.index(along) if along else next(iter(numeric), None)
-    if at is None:
-        return None
+    at = names.index(along) if along else numeric[0]
     low, high = (choose(case[at] for case in cases) for choose in (min, max))
     places = np.linspace(max(first[at] / 4, low), min(first[at] * 2, high), _POINTS)
     if all(isinstance(case[at], int) for case in cases):

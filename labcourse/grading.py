@@ -116,7 +116,7 @@ def exercise(number: str) -> Callable[[Check], Check]:
 def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
     """Register what `show` draws of an answer, under the number of its exercise.
 
-    The function takes the answer and returns a picture or a widget; None is nothing to draw.
+    The function takes the answer and returns a picture or a widget.
     """
     return functools.partial(_kept, SHOWS, number)
 
@@ -196,8 +196,6 @@ def try_it(number: str, answer: Any) -> None:
 
 def _ready(made: Any) -> Any:
     """Return a picture or widget after showing it once: an error must be raised here, not in the notebook."""
-    if made is None:
-        raise NotImplementedError
     made._repr_mimebundle_()
     return made
 
