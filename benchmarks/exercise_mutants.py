@@ -314,10 +314,9 @@ def _serve(pipe: Any) -> None:
     from labkit.common.environment import prepare
 
     prepare()
-    from labcourse import grading
-    from labcourse.fairness import timeouts
+    from labcourse import grading, student_code
 
-    timeouts.LIMIT_S = 8.0
+    student_code.LIMIT_S = 8.0
     with contextlib.suppress(EOFError):
         while True:
             number, source, name = pipe.recv()

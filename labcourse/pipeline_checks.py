@@ -6,9 +6,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from labcourse.fairness import rules, timeouts
+from labcourse.fairness import rules
 from labcourse.grading import Wrong
-from labcourse.student_code import call
+from labcourse.student_code import call, pull_with_timeout
 from labkit.pipelines import options
 from labkit.pipelines.structure import DatasetNode
 
@@ -100,7 +100,7 @@ def nothing_else(made: Any, given: Any) -> None:
 def elements(made: Any, most: int) -> list[Any]:
     """Return the elements of the student's dataset of tensors, and one more where there are more than `most`."""
     rules.tensors(made.element_spec)
-    return [element.numpy() for element in timeouts.pull_with_timeout(made.take(most + 1))]
+    return [element.numpy() for element in pull_with_timeout(made.take(most + 1))]
 
 
 def source(elements: int) -> Any:

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from labcourse.fairness import timeouts
 from labcourse.grading import Wrong, raised
-from labcourse.student_code import TooLong, limited
+from labcourse.student_code import TooLong, limited, pull_with_timeout
 from labkit.common.files import utf8_text
 from labkit.pipelines import same_elements, structure
 
@@ -31,7 +30,7 @@ _LAB = ("labkit", "labcourse", "labextras")
 def _told(place: Path) -> Iterator[None]:
     """Turn whatever the reader's code does into one sentence with its line."""
     try:
-        with limited(timeouts.LIMIT_S):
+        with limited():
             yield
     except (Wrong, KeyboardInterrupt):
         raise
@@ -82,7 +81,7 @@ def _rows(build: Any, files: Any, batches: int, augmented: bool) -> list[bytes]:
     """Return a digest of each photo of some batches; without random changes, to the nearest grey level."""
     made = build(files, _BATCH, augmented)
     with _told(build.place):
-        came = timeouts.pull_with_timeout(made.take(batches))
+        came = pull_with_timeout(made.take(batches))
     if len(came) < batches:
         raise Wrong(f"pipeline in {NAME} comes to an end: it has to repeat the files for ever")
     digests = []

@@ -1,4 +1,4 @@
-"""Calling what a student wrote: within a time limit, with a hint for whatever it returns or raises."""
+"""Calling what a student wrote: within a time limit, with a hint for whatever it returns, raises or delivers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from labcourse.fairness import timeouts
 from labcourse.grading import Unclear, Wrong, answered, raised
+from labkit.pipelines import timed_reading
+
+#: Seconds that one call of an answer, or one element of its dataset, may take: none needs one.
+LIMIT_S = 20.0
 
 #: A list of whole numbers is longer in no exercise; a generator may have no end.
 _MOST_NUMBERS = 10_000
@@ -47,7 +50,7 @@ def call(function: Any, *arguments: Any) -> Any:
         raise Wrong(f"pass the function itself, not {type(function).__name__} {function!r:.40}")
     text = for_case(arguments)
     try:
-        with limited(min(timeouts.LIMIT_S, answer_within.get())):
+        with limited(answer_within.get()):
             # Copies, so that an answer that changes its lists changes neither the truth nor a hint.
             result = function(*(list(a) if isinstance(a, list) else a for a in arguments))
     except TooLong:
@@ -80,8 +83,8 @@ def _is_stub(function: Any) -> bool:
 
 
 @contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Raise `TooLong` after so many seconds.
+def limited(seconds: float = math.inf) -> Iterator[None]:
+    """Raise `TooLong` after so many seconds, `LIMIT_S` at most.
 
     It does nothing where this thread may not set the alarm clock, or something else has set it.
     """
@@ -98,12 +101,40 @@ def limited(seconds: float) -> Iterator[None]:
         raise TooLong
 
     signal.signal(signal.SIGALRM, end)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, min(LIMIT_S, seconds))
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+
+def pull_with_timeout(dataset: Any, limit_s: float | None = None, total_s: float = math.inf) -> list[Any]:
+    """Return all elements of a finite dataset, as tensors.
+
+    Parameters
+    ----------
+    dataset : tf.data.Dataset
+    limit_s : float, optional
+        Seconds to wait for each element; by default `LIMIT_S`.
+    total_s : float
+        Seconds to wait for all elements.
+
+    Raises
+    ------
+    Wrong
+        If an element does not come in time; then TensorFlow is asked to stop.
+    """
+    found: list[Any] = []
+    try:
+        for element in timed_reading.elements(dataset, LIMIT_S if limit_s is None else limit_s, total_s):
+            found.append(element)
+    except TimeoutError:
+        seen = f"after {len(found)} elements no other comes" if found else "no element comes"
+        late = f" within {total_s:g} s" if math.isfinite(total_s) else ""
+        text = "look for a loop that never ends, or a filter that lets nothing through"
+        raise Wrong(f"{seen} out of your dataset{late}: {text}") from None
+    return found
 
 
 def value(function: Any, *arguments: Any) -> float:

@@ -17,9 +17,9 @@ from labcourse import fairness, gradebook, grading
 from labcourse.challenge.jobs import CORES, JOBS, MEMORY, TARGET, ChallengeJob, contrast, near
 from labcourse.fairness import rules
 from labcourse.fairness.stages import called_in
-from labcourse.fairness.timeouts import pull_with_timeout
 from labcourse.grading import Unclear, Wrong
 from labcourse.pipeline_checks import in_a_file, nothing_left_in, pipeline
+from labcourse.student_code import pull_with_timeout
 from labkit.common.numbers import one_of
 from labkit.pipelines import memory, same_elements
 from labkit.pipelines.structure import draws, nodes

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from labcourse import student_code
 from labcourse.exercise_pictures import blocks
-from labcourse.fairness import timeouts
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.student_code import Watched, call
 
@@ -43,7 +43,7 @@ def _within(action: Callable[[], Any], hint: Callable[[], str]) -> Any:
 
     threading.Thread(target=run, daemon=True, name=_CONSUMER).start()
     try:
-        found, error = done.get(timeout=min(_LATE_S, timeouts.LIMIT_S))
+        found, error = done.get(timeout=min(_LATE_S, student_code.LIMIT_S))
     except queue.Empty:
         raise Wrong(hint()) from None
     if error is not None:

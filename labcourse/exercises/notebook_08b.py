@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from labcourse import student_code
 from labcourse.exercise_data import compared, numeric, shown_as_images
 from labcourse.exercise_pictures import photos, timeline
-from labcourse.fairness import timeouts
 from labcourse.grading import Wrong, shows
 from labcourse.student_code import call
 from labextras.offload import three_engines
@@ -100,7 +100,7 @@ def _run(source: Any, name: str, arguments: list, size: tuple[int, ...]) -> np.n
     if not re.search(rf"\b{name}\s*\(", source):
         raise Wrong(f"there is no kernel called {name}: keep the name of the specification")
     try:
-        tried = offload.try_kernel(source, name, arguments, size, limit_s=timeouts.LIMIT_S)
+        tried = offload.try_kernel(source, name, arguments, size, limit_s=student_code.LIMIT_S)
     except offload.NoDevice as error:
         raise Wrong(f"no kernel can be checked on this machine: {error}") from None
     if not tried.ok:

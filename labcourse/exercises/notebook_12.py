@@ -15,9 +15,10 @@ import tensorflow as tf
 
 from labcourse.exercise_data import numeric
 from labcourse.exercise_pictures import parts, photos, record
-from labcourse.fairness import rules, timeouts
+from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import nothing_else, pipeline
+from labcourse.student_code import pull_with_timeout
 from labkit.pipelines.structure import nodes
 
 _SIDE = 32
@@ -68,7 +69,7 @@ def first_record(function: Any) -> Any:
     """Draw the first record of a file of two photos, as the student's pipeline reads it."""
     few = photos(2)[:, 8:40, 8:40]
     with _file_of([[4, 70], [4, 71]], few) as path:
-        made = next(iter(timeouts.pull_with_timeout(pipeline(function, path).take(1))), ())
+        made = next(iter(pull_with_timeout(pipeline(function, path).take(1))), ())
     return record(("image", "class"), made, (few[0], np.int64(70)), "The first record of a file of two.")
 
 
@@ -110,7 +111,7 @@ def _table(ids: Sequence[int], label: str, *more: str) -> Iterator[str]:
 def rows_of_three_workers(function: Any) -> Any:
     """Draw the labels of twelve rows, and those that each of three workers gets."""
     with _table(range(1, 13), "label integer", "update photos set label = 7 * id % 31") as path:
-        made = [timeouts.pull_with_timeout(pipeline(function, path, 3, k)) for k in range(3)]
+        made = [pull_with_timeout(pipeline(function, path, 3, k)) for k in range(3)]
     mine, labels = ([int(np.ravel(one)[0]) for one in part] for part in made), [7 * n % 31 for n in range(1, 13)]
     return parts("The labels of 12 rows, and 3 workers.", "rows", labels, "worker", mine)
 

@@ -11,9 +11,10 @@ import tensorflow as tf
 
 from labcourse.exercise_data import array, compared
 from labcourse.exercise_pictures import blocks, in_turn
-from labcourse.fairness import rules, timeouts
+from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
 from labcourse.pipeline_checks import nothing_else, pipeline
+from labcourse.student_code import pull_with_timeout
 
 
 def _table(vocabulary: list[str], line: str, length: int) -> tuple[str, list[str], np.ndarray, int]:
@@ -130,9 +131,7 @@ def two_batches(function: Any) -> Any:
     """Draw two batches of two lines as the student makes them."""
     given = tf.data.Dataset.from_tensor_slices(_TEXTS[0][:4])
     of_words = _batchwise("lookup", [], lambda word: _NUMBERS.get(word, 1), tf.int64)
-    made = timeouts.pull_with_timeout(
-        pipeline(function, given, _batchwise("clean", [], _clean, tf.string), of_words, 2)
-    )
+    made = pull_with_timeout(pipeline(function, given, _batchwise("clean", [], _clean, tf.string), of_words, 2))
     lines = {
         f"batch {b}, line {k}": in_turn(line) for b, of in enumerate(made, 1) for k, line in enumerate(of.numpy(), 1)
     }

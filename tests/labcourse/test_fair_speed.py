@@ -11,8 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import until
 
-from labcourse import fairness, grading
-from labcourse.fairness import timeouts
+from labcourse import fairness, grading, student_code
 from labcourse.fairness.stages import called_in
 from labkit import simulate
 from labkit.pipelines import structure
@@ -150,7 +149,7 @@ def test_a_right_pipeline_passes(made):
 
 @pytest.mark.long
 def test_elements_that_never_come_do_not_hold_the_grade(monkeypatch):
-    monkeypatch.setattr(timeouts, "LIMIT_S", 5.0)
+    monkeypatch.setattr(student_code, "LIMIT_S", 5.0)
     result = graded(lambda: good().repeat().filter(lambda batch: batch[0] < 0))
     assert "no element comes out of your dataset" in result.hint
 
@@ -203,7 +202,9 @@ def test_what_was_read_leaves_no_thread_behind():
 
     def read():
         return len(
-            timeouts.pull_with_timeout(tf.data.Dataset.range(8).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2))
+            student_code.pull_with_timeout(
+                tf.data.Dataset.range(8).map(lambda x: x + 1, num_parallel_calls=2).prefetch(2)
+            )
         )
 
     read()

@@ -15,8 +15,7 @@ from pathlib import Path
 import pytest
 from asked import asked
 
-from labcourse import exercise_data, exercise_numbers, grading
-from labcourse.fairness import timeouts
+from labcourse import exercise_data, exercise_numbers, grading, student_code
 from labcourse.grading import check
 from labcourse.readings import READINGS
 
@@ -234,13 +233,13 @@ def test_each_case_of_a_number_is_called_once():
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="this system has no clock that interrupts")
 def test_a_loop_that_never_ends_is_ended_and_the_hint_names_its_input(monkeypatch):
-    monkeypatch.setattr(timeouts, "LIMIT_S", 0.3)
+    monkeypatch.setattr(student_code, "LIMIT_S", 0.3)
     result = check("05.3", loop)
     assert result.hint == "for (20, 16, 16) your function does not come back: look for a loop that never ends"
     assert grading.show("11.5", lambda fixed, each, batch: loop(20, 16, 16)).status == grading.FAILED
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
-    monkeypatch.setattr(timeouts, "LIMIT_S", 600.0)
+    monkeypatch.setattr(student_code, "LIMIT_S", 600.0)
     hint = check("05.3", until_even).hint
     assert "for (30, 2, 16) you return 2 epochs: one epoch too few" in hint, (
         "it waits for no other case, which never ends"
@@ -270,7 +269,7 @@ LEFT = threading.Event()
 @pytest.mark.sample(1)
 @pytest.mark.parametrize("answer", [never, waits])
 def test_a_dataset_whose_elements_never_come_is_left_and_stopped(answer, monkeypatch):
-    monkeypatch.setattr(timeouts, "LIMIT_S", 5.0)  # on a busy machine, TensorFlow takes a second to trace the answer
+    monkeypatch.setattr(student_code, "LIMIT_S", 5.0)  # TensorFlow takes a second to trace the answer on busy cores
     LEFT.clear()
     before = set(threading.enumerate())
     result = check("03.2", answer)
@@ -284,7 +283,7 @@ def test_a_dataset_whose_elements_never_come_is_left_and_stopped(answer, monkeyp
 
 
 def test_a_dataset_that_stops_midway_is_told_how_far_it_came(monkeypatch):
-    monkeypatch.setattr(timeouts, "LIMIT_S", 5.0)
+    monkeypatch.setattr(student_code, "LIMIT_S", 5.0)
     result = check("03.2", lambda paths, open_shard: open_shard("a").take(2).concatenate(never(paths, open_shard)))
     assert result.hint.startswith("after 2 elements no other comes out of your dataset: ")
 
