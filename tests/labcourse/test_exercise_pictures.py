@@ -15,13 +15,13 @@ import tensorflow as tf
 from matplotlib.colors import to_hex
 from matplotlib.text import Text
 
-from labcourse import exercise_data, exercise_numbers, exercise_pictures, gradebook, grading
+from labcourse import exercise_data, exercise_pictures, gradebook, grading
 from labkit.common.palette import THEMES, contrast
 from labkit.sources import pixels
 from labkit.timeline.causes import CAUSES
 
 for _number in grading.numbers():
-    exercise_numbers.load(_number)
+    grading.load(_number)
 
 PANELS = ("input", "yours", "right", "difference")
 CURVES = [n for n, show in grading.SHOWS.items() if getattr(show, "func", None) is exercise_pictures.curve]

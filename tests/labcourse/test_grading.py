@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from asked import asked
 
-from labcourse import exercise_data, exercise_numbers, grading, student_code
+from labcourse import exercise_data, grading, student_code
 from labcourse.grading import check
 from labcourse.readings import READINGS
 
 for _number in grading.numbers():
-    exercise_numbers.load(_number)
+    grading.load(_number)
 
 # Right shape, wrong idea: what students really hand in, and a word of the hint that must come back.
 _FILES = [runpy.run_path(str(p)) for p in sorted((Path(__file__).parent / "wrong_answers").glob("notebook_*.py"))]
@@ -322,7 +322,7 @@ def test_an_exercise_that_is_not_there_is_a_failed_result_that_names_those_there
 def test_an_exercise_imports_the_module_of_its_notebook_alone_and_each_module_registers_what_the_table_says():
     code = (
         "import sys\n"
-        "from labcourse import exercise_numbers, grading\n"
+        "from labcourse import grading\n"
         "grading.check('11.5', None)\n"
         "print(*[name for name in sys.modules if name.startswith('labcourse.exercises.')], *sorted(grading.CHECKS))"
     )
