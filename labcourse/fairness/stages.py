@@ -23,7 +23,9 @@ from labkit.pipelines.structure import Step
 MARK = "labkit_stage_"
 
 _MOST_MS = 60_000
-_held_share = 1.0
+
+#: The share of their time that stages take.
+held_share = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ class Stage:
             return tf.nest.map_structure(tf.identity, made)
 
     def _hold(self, images: Any) -> np.bool_:
-        time.sleep(self.cost_ms(int(images)) / 1e3 * _held_share)
+        time.sleep(self.cost_ms(int(images)) / 1e3 * held_share)
         return np.bool_(True)
 
 
@@ -92,9 +94,9 @@ def called_in(step: Step) -> tuple[str, ...]:
 @contextlib.contextmanager
 def at_once() -> Iterator[None]:
     """Let every stage of the process take no time: for looking at data, not at speed."""
-    global _held_share
-    before, _held_share = _held_share, 0.0
+    global held_share
+    before, held_share = held_share, 0.0
     try:
         yield
     finally:
-        _held_share = before
+        held_share = before
