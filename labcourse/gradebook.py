@@ -19,9 +19,6 @@ from labcourse import grading
 from labkit.common.progress import fast
 from labkit.sources import photos
 
-#: Of runs with equal names the last counts; of all, so many are kept.
-MOST = 200
-
 
 @dataclass
 class Journal:
@@ -95,9 +92,9 @@ def result(found: grading.CheckResult) -> grading.CheckResult:
 
 
 def run(trace: Any, measure: Any, name: str | None = None) -> None:
-    """Enter one recorded run that has a name: `measure` is its `labkit.measures.Measure`."""
+    """Enter one recorded run that has a name, whose last one counts: `measure` is its `labkit.measures.Measure`."""
     name = name or trace.run.name
-    if not name or (name not in session.runs and len(session.runs) >= MOST):
+    if not name:
         return
     stated = trace.run.accelerator
     session.runs[name] = {
@@ -121,7 +118,6 @@ def comparison(measures: Any) -> None:
             found = measures.speedup(name)
         except UnequalWork:
             continue
-        if (name, first) in session.speedups or len(session.speedups) < MOST:
-            numbers = {what: float(getattr(found, what)) for what in ("median", "low", "high")}
-            entry = {what: None if math.isnan(value) else value for what, value in numbers.items()}
-            session.speedups[name, first] = {**entry, "verdict": found.verdict}
+        numbers = {what: float(getattr(found, what)) for what in ("median", "low", "high")}
+        entry = {what: None if math.isnan(value) else value for what, value in numbers.items()}
+        session.speedups[name, first] = {**entry, "verdict": found.verdict}
