@@ -21,6 +21,8 @@ WRONG = "another one is longer"
 class KeptPrediction(Struct, frozen=True):
     """What all kinds share: a name, an answer, what came of it, and one sentence where there is something to say."""
 
+    name: str
+
     @property
     def asked(self) -> tuple[Any, ...]:
         """The question alone: what two predictions of one name must share to be the same one."""
@@ -81,7 +83,6 @@ class Commitment(KeptPrediction, frozen=True, tag_field="format", tag="labkit pr
         Why the measurement judges nothing, in a few words; empty where it does.
     """
 
-    name: str
     value: Number | None
     unit: Literal[figures.UNITS]
     model: Figure | None = None
@@ -191,7 +192,6 @@ class Curve(KeptPrediction, frozen=True, tag_field="format", tag="labkit curve 1
         For each place, why its measurement judges nothing.
     """
 
-    name: str
     value: tuple[Number, ...] | None
     unit: Literal[figures.UNITS]
     at: tuple[float, ...]
@@ -292,7 +292,6 @@ class CausePrediction(KeptPrediction, frozen=True, tag_field="format", tag="labk
         One for each of `among`.
     """
 
-    name: str
     value: str | None
     among: tuple[str, ...]
     unit: Literal[figures.UNITS] = "ms"
