@@ -20,8 +20,6 @@ from labcourse.handin.document import FORMAT, cleaned, digest, fitting
 from labkit.common.environment import cores
 from labkit.common.files import write_aside
 
-_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly")
-
 _NAME = 60
 
 #: From so many letters on a name is hidden inside longer words, too: "jane" in "janes-run".
@@ -149,13 +147,14 @@ def fingerprint() -> dict[str, Any]:
     """
     import psutil
 
+    installed = importlib.metadata.packages_distributions()  # TensorFlow comes under several names
     return {
         "os": platform.system(),
         "architecture": platform.machine(),
         "cores": cores(),
         "memory": memory_class(psutil.virtual_memory().total),
         "python": platform.python_version(),
-        "tensorflow": next(filter(None, map(_version, _TENSORFLOW)), ""),
+        "tensorflow": next(map(importlib.metadata.version, installed.get("tensorflow", [])), ""),
         "colab": bool(os.environ.get("COLAB_RELEASE_TAG")),
     }
 
@@ -170,13 +169,6 @@ def memory_class(size: int) -> str:
         return "below 1 GB"
     low = 2 ** int(math.log2(size / 10**9))
     return f"{low} to {2 * low} GB"
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 # -- names ------------------------------------------------------------------------------------
