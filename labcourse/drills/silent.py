@@ -6,10 +6,8 @@ file into pixels in training and in serving. One of all that is wrong.
 
 from __future__ import annotations
 
-import json
 import textwrap
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +15,7 @@ from PIL import Image, ImageOps
 
 from labcourse import gradebook
 from labcourse.drills.naming import drawn, listed, named
+from labcourse.drills.sick_jobs import WORDS
 from labcourse.grading import CheckResult, Wrong, judge
 from labcourse.student_code import call
 from labcourse.training import normalised
@@ -25,7 +24,7 @@ from labkit.common.numbers import whole
 from labkit.sources import photos, pixels
 from labkit.sources.pixels import SIZE, SmallPhotos
 
-_WORDS = json.loads(Path(__file__).with_name("diagnoses.json").read_text(encoding="utf-8"))["silent"]
+_WORDS = WORDS["silent"]
 _DIAGNOSES = dict(sorted(((key, words["diagnosis"]) for key, words in _WORDS.items()), key=lambda item: item[1]))
 _BATCH, _EACH, _OUT = 8, 8, 2  # photos of a batch; photos of a class to learn from, and held out
 _FILES = 24
