@@ -125,14 +125,9 @@ def load(number: str) -> None:
     importlib.import_module(f"labcourse.{_module_of()[number]}")
 
 
-def _kept(known: dict[str, Check], number: str, function: Check) -> Check:
-    known[number] = function
-    return function
-
-
 def exercise(number: str) -> Callable[[Check], Check]:
     """Register a check under its number, ``"NN.k"``: notebook NN, exercise k."""
-    return functools.partial(_kept, CHECKS, number)
+    return lambda function: CHECKS.setdefault(number, function)
 
 
 def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
@@ -140,7 +135,7 @@ def shows(number: str) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]
 
     The function takes the answer and returns a picture or a widget.
     """
-    return functools.partial(_kept, SHOWS, number)
+    return lambda function: SHOWS.setdefault(number, function)
 
 
 def check(number: str, answer: Any = None) -> CheckResult:
@@ -162,7 +157,8 @@ def check(number: str, answer: Any = None) -> CheckResult:
     """
     if absent := _absent(number):
         return absent
-    return judge(number, _loaded(number), CLICKED.get(number) if answer is None or answer is ... else answer)
+    load(number)
+    return judge(number, CHECKS[number], CLICKED.get(number) if answer is None or answer is ... else answer)
 
 
 def show(number: str, answer: Any) -> Any:
@@ -186,7 +182,7 @@ def show(number: str, answer: Any) -> Any:
     """
     if absent := _absent(number):
         return absent
-    _loaded(number)
+    load(number)
     if number not in SHOWS:
         return CheckResult(number, OPEN, "there is nothing to draw for this exercise")
     drawn: list[Any] = []
@@ -266,13 +262,6 @@ def raised(error: BaseException) -> str:
     if isinstance(error, NotImplementedError) and "to a numpy array" in text:
         return "in a graph use functions of tf, not of NumPy"
     return f"your answer raised {type(error).__name__}" + (f": {text}" if text else "")
-
-
-def _loaded(number: str) -> Check:
-    """Return the check of an exercise; its notebook's module is imported when the first of its numbers is asked for."""
-    if number not in CHECKS:
-        load(number)
-    return CHECKS[number]
 
 
 def _absent(number: Any) -> CheckResult | None:

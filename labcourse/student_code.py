@@ -71,9 +71,8 @@ def call(function: Any, *arguments: Any) -> Any:
 
 def for_case(arguments: tuple) -> str:
     """Return ``for (…) ``, or nothing where the arguments are no plain values that can be read."""
-    plain = all(isinstance(a, (int, float, list)) for a in arguments)
-    text = ", ".join(map(str, arguments)) if plain else "array("
-    return "" if "array(" in text else f"for ({text}) "
+    text = f"for ({', '.join(map(str, arguments))}) "
+    return text if all(isinstance(a, (int, float, list)) for a in arguments) and "array(" not in text else ""
 
 
 def _is_stub(function: Any) -> bool:
