@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent import futures
 from typing import Any
 
 import numpy as np
@@ -33,22 +33,19 @@ def _loaders(source: Watched) -> list[threading.Thread]:
 
 def _within(action: Callable[[], Any], hint: Callable[[], str]) -> Any:
     """Return what an action returns: one that does not come back is left, in a thread of its own."""
-    done: queue.Queue[tuple[Any, BaseException | None]] = queue.Queue()
+    done: futures.Future[Any] = futures.Future()
 
     def run() -> None:
         try:
-            done.put((action(), None))
+            done.set_result(action())
         except BaseException as error:
-            done.put((None, error))
+            done.set_exception(error)
 
     threading.Thread(target=run, daemon=True, name=_CONSUMER).start()
     try:
-        found, error = done.get(timeout=min(_LATE_S, student_code.LIMIT_S))
-    except queue.Empty:
+        return done.result(min(_LATE_S, student_code.LIMIT_S))
+    except futures.TimeoutError:
         raise Wrong(hint()) from None
-    if error is not None:
-        raise error
-    return found
 
 
 def _until(state: Callable[[], bool], seconds: float = _LATE_S) -> bool:
