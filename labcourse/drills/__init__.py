@@ -76,12 +76,10 @@ def diagnoses() -> Diagnoses:
 
 
 class DrillAnswer(NamedTuple):
-    """What a drill is: its ``key``, the ``group`` of that, the right ``diagnosis``, its ``sign``, and both codes."""
+    """What a drill is: its ``key``, the right ``diagnosis``, and both codes."""
 
     key: str
-    group: str
     diagnosis: str
-    sign: str
     code: str
     fixed_code: str
 
@@ -119,11 +117,7 @@ def answer(seed: int) -> DrillAnswer:
     """
     _key(seed)
     it = job(int(seed))
-    words = it.words
-    return DrillAnswer(
-        it.key, words["group"], words["diagnosis"], words["sign"],
-        written(it.broken, it.names), written(it.fixed, it.names),
-    )  # fmt: skip
+    return DrillAnswer(it.key, _SENTENCES[it.key], written(it.broken, it.names), written(it.fixed, it.names))
 
 
 def seed_of(key: str, start: int = 0) -> int:

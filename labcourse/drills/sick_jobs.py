@@ -102,11 +102,6 @@ class SickJob:
     machine: Machine
     task: str
 
-    @property
-    def words(self) -> dict[str, str]:
-        """The ``group``, ``diagnosis`` and ``sign`` of what is wrong."""
-        return WORDS["faults"][self.key]
-
 
 class _Random(random.Random):
     """Numbers of a seed, the same for each version of Python."""

@@ -59,7 +59,7 @@ def test_a_block_draws_each_diagnosis_a_third_is_the_machine_and_some_are_health
     for block in range(2):
         drawn = [drills.answer(seed) for seed in range(block * count, (block + 1) * count)]
         assert {one.key for one in drawn} == set(KEYS)
-        groups = Counter(one.group for one in drawn)
+        groups = Counter(FAULTS[one.key]["group"] for one in drawn)
         assert groups["world"] * 3 == count
         assert groups["nothing"] >= 3
     assert {key for key in KEYS if FAULTS[key]["group"] == "world"} == {
@@ -103,7 +103,7 @@ def test_what_looks_like_a_fault_is_harmless_elsewhere():
         "bgr": lambda how: how["flip"], "scaled_twice": lambda how: how["divide"], "overflow": lambda how: how["first"],
         "strange_labels": lambda how: how["source"] == "pairs", "frozen_numpy": lambda how: not how["own_draw"],
     }  # fmt: skip
-    healthy = [sick_jobs.job(seed).fixed for seed in range(300) if drills.answer(seed).group != "waits"]
+    healthy = [sick_jobs.job(seed).fixed for seed in range(300) if FAULTS[drills.answer(seed).key]["group"] != "waits"]
     for key, look in looks.items():
         count = sum(map(bool, map(look, healthy)))
         assert count >= 4, f"{key}: in {count} of {len(healthy)} healthy pipelines"
