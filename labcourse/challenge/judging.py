@@ -18,7 +18,6 @@ from labcourse.challenge.jobs import CORES, JOBS, MEMORY, TARGET, ChallengeJob, 
 from labcourse.fairness import rules
 from labcourse.fairness.stages import called_in
 from labcourse.grading import Unclear, Wrong
-from labcourse.pipeline_checks import in_a_file, nothing_left_in, pipeline
 from labcourse.student_code import pull_with_timeout
 from labkit.common.numbers import one_of
 from labkit.pipelines import memory, same_elements
@@ -53,7 +52,7 @@ def job(name: str) -> ChallengeJob:
 def _made(this: ChallengeJob, function: Any, copies: int = 1) -> Any:
     """Return what the reader's function makes of the files with which answers are checked."""
     with fairness.at_once():
-        return pipeline(function, this.files(copies))
+        return rules.pipeline(function, this.files(copies))
 
 
 def right(this: ChallengeJob, function: Any) -> float:
@@ -72,7 +71,7 @@ def right(this: ChallengeJob, function: Any) -> float:
     if lacking := sorted({name.removesuffix("one") for name in this.costs} - names):
         name = lacking[0].replace("read", "fetch")
         raise Wrong(f"challenge.{name} is not called in a function of the pipeline, so the clock cannot count it")
-    nothing_left_in(answer, "Take")
+    rules.nothing_left_in(answer, "Take")
     rules.bounded(chain, ordered=False, most=10**9)
     taken = _memory(this, answer)
     (_augmented if random else rules.data)(answer, truth, ordered=False)
@@ -110,7 +109,7 @@ def _memory(this: ChallengeJob, answer: Any) -> dict[str, float]:
     """Return the bytes of caches, as large as the whole job makes them, and of buffers, each by what holds them."""
     taken = Counter()
     for node in nodes(answer):  # a cache inside of an interleave keeps nothing for the next epoch
-        if in_a_file(node):
+        if rules.in_a_file(node):
             raise Wrong("this machine has no disk to write to: cache() without a file name keeps elements in memory")
         if node.kind in _CACHES:
             try:

@@ -10,7 +10,6 @@ from labcourse import fairness
 from labcourse.exercise_pictures import simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.pipeline_checks import elements, nothing_else, nothing_left_in, pipeline
 from labcourse.student_code import call
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import nodes
@@ -38,7 +37,7 @@ def mixed_shards(function: Any) -> None:
     """``mixed(paths, open_shard)``: three shards at the same time, two records from each in turn, in a fixed order."""
     for names, records in ((["a", "b", "c", "d", "e"], 5), ([*"hgfedcb"], 3), (["k", "j"], 4)):
         open_shard = _opener(records)
-        made = pipeline(function, names, open_shard)
+        made = rules.pipeline(function, names, open_shard)
         ideas = {
             "you take one record from each shard in turn; block_length is how many": (3, 1),
             "you read all shards at the same time; cycle_length is how many": (len(names), 2),
@@ -51,7 +50,7 @@ def mixed_shards(function: Any) -> None:
             raise Wrong("one thread reads all shards in turn: interleave with num_parallel_calls reads them at once")
         if made.options().deterministic is False:
             raise Wrong("the order may vary: the task says always in the same order (deterministic)")
-        nothing_else(made, tf.data.Dataset.range(1))
+        rules.nothing_else(made, tf.data.Dataset.range(1))
     _at_the_same_time(function)
 
 
@@ -73,9 +72,9 @@ def _at_the_same_time(function: Any) -> None:
 def shards_in_turn(function: Any) -> Any:
     """Draw five shards of five records, 4 ms each, as the student's pipeline reads them."""
     read = fairness.Stage("read", 4, asleep=True)
-    made = pipeline(function, ["a", "b", "c", "d", "e"], _opener(5, read)).with_options(naive())
+    made = rules.pipeline(function, ["a", "b", "c", "d", "e"], _opener(5, read)).with_options(naive())
     with fairness.at_once():
-        order = [record.decode() for record in elements(made, 25)[:8]]
+        order = [record.decode() for record in rules.elements(made, 25)[:8]]
     title = f"Five shards, 4 ms a record; the order begins {' '.join(order)}"
     return simulated("03.2", made, (read,), 1, title, records=5)
 
@@ -105,13 +104,13 @@ def _held_mb(made: Any) -> tuple[float, str]:
 def fed_from_afar(function: Any) -> None:
     """``fed(scans, fetch, prepare)``: batches of eight prepared scans, in order; 90 % busy with 2 cores and 4 GB."""
     stages, scans = _stages(), tf.data.Dataset.range(3, 3 + _STEPS * _BATCH).with_options(naive())
-    made = pipeline(function, scans, *stages)
+    made = rules.pipeline(function, scans, *stages)
     chain = rules.chain(made)
     rules.called(chain, stages)
     with fairness.at_once():
         fetch, prepare = stages
         rules.data(made, scans.map(fetch).map(prepare).batch(_BATCH), ordered=True)
-    nothing_left_in(made)
+    rules.nothing_left_in(made)
     if chain.all("Interleave", "ParallelInterleave"):
         raise Wrong("a scan is one element, not a file of many: a map fetches it, and the task asks for one")
     if chain.any_order:
@@ -146,6 +145,6 @@ def _busy_enough(made: Any, stages: tuple, chain: Any) -> None:
 def fetches_under_way(function: Any) -> Any:
     """Draw twelve batches on two cores, as the student's pipeline fetches and prepares them, without the beginning."""
     stages = _stages()
-    made = pipeline(function, tf.data.Dataset.range(_STEPS * _BATCH).with_options(naive()), *stages)
+    made = rules.pipeline(function, tf.data.Dataset.range(_STEPS * _BATCH).with_options(naive()), *stages)
     title = f"Batches 8 to 19 of {_STEPS}: fetch 200 ms and prepare 4 ms a scan, train 50 ms a batch"
     return simulated("03.3", made, stages, _TRAIN_MS, title, cores=_CORES, warmup=8, steps=20)

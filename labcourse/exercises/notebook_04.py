@@ -14,7 +14,6 @@ from labcourse import fairness
 from labcourse.exercise_pictures import blocks, simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.pipeline_checks import pipeline, same_options, source
 from labcourse.student_code import Watched, call, unwrapped
 from labkit.pipelines.options import naive
 from labkit.pipelines.structure import AUTOTUNE
@@ -57,7 +56,7 @@ def _one_parallel_map(made: Any, given: Any) -> None:
     if not ordered:
         kept = "left to the options of the dataset" if ordered is None else "given up"
         raise Wrong(f"the order is {kept}: the task says that it is kept in any case (deterministic)")
-    same_options(made, given)
+    rules.same_options(made, given)
 
 
 def _faster_than_one_call(function: Any) -> None:
@@ -73,7 +72,7 @@ def _faster_than_one_call(function: Any) -> None:
 def calls_at_once(function: Any) -> Any:
     """Draw a map of 8 ms on four modelled cores, as the student's pipeline calls it."""
     decode = fairness.Stage("decode", 8)
-    made = pipeline(function, source(24), decode).batch(4)
+    made = rules.pipeline(function, rules.source(24), decode).batch(4)
     return simulated("04.3", made, (decode,), 4, "Your map: decode 8 ms an image, four cores, batches of four", cores=4)
 
 

@@ -14,7 +14,6 @@ from labcourse.exercise_data import numeric
 from labcourse.exercise_pictures import simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.pipeline_checks import in_a_file, nothing_left_in, pipeline, same_options, source
 from labkit.pipelines import same_elements
 from labkit.pipelines.structure import nodes
 
@@ -72,7 +71,7 @@ def _all_of(photos: Any, functions: Any) -> Any:
 def place_of_the_cache(function: Any) -> None:
     """``cached_pipeline(photos, decode, resize, to_float, augment)``: nothing expensive twice, nothing frozen, 8 MB."""
     counted, given = _CountedDecodes(), tf.data.Dataset.range(_PHOTOS)
-    made = pipeline(function, given, *counted.functions)
+    made = rules.pipeline(function, given, *counted.functions)
     right = _all_of(given, _CountedDecodes().functions)
     if reason := same_elements.other_spec(made.element_spec, right.element_spec):
         raise Wrong(reason)
@@ -83,7 +82,7 @@ def place_of_the_cache(function: Any) -> None:
     if ran["augment"] <= _PHOTOS:
         late = "the cache stands too late" if kept else "map it, and do not call it beforehand"
         raise Wrong(f"augment ran in the first epoch only: it is frozen, so {late}")
-    if any(in_a_file(node) for node in nodes(made)):
+    if any(rules.in_a_file(node) for node in nodes(made)):
         raise Wrong("the results are kept in a file, which outlives the job: cache() without a name keeps them")
     size = sum(
         row.nbytes
@@ -100,8 +99,8 @@ def place_of_the_cache(function: Any) -> None:
             raise Wrong(f"{many}: nothing keeps its results")
     if rules.chain(made).any_order:
         raise Wrong("the order may vary from run to run (deterministic=False): it is to stay")
-    nothing_left_in(made, "Take")
-    same_options(made, given)
+    rules.nothing_left_in(made, "Take")
+    rules.same_options(made, given)
     mine, best = (fairness.simulate(*_clocked(one, _EPOCHS), 2).makespan_ms for one in (function, _own))
     if mine > 1.1 * best:
         raise Wrong(
@@ -113,7 +112,7 @@ def _clocked(function: Any, epochs: int) -> tuple[Any, tuple[fairness.Stage, ...
     """Return some epochs of a pipeline of six photos, and the stages in it."""
     costs = {"decode": 6, "resize": 2, "tofloat": 1, "augment": 1}
     stages = tuple(fairness.Stage(name, ms) for name, ms in costs.items())
-    return pipeline(function, source(6), *stages).repeat(epochs), stages
+    return rules.pipeline(function, rules.source(6), *stages).repeat(epochs), stages
 
 
 def _own(photos: Any, decode: Any, resize: Any, *later: Any) -> Any:

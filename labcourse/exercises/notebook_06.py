@@ -12,7 +12,6 @@ from labcourse.exercise_data import alike, compared, shown_as_images
 from labcourse.exercise_pictures import photos, simulated
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.pipeline_checks import nothing_else, pipeline
 from labcourse.student_code import call
 from labkit.pipelines import structure
 from labkit.pipelines.options import naive
@@ -43,7 +42,7 @@ def one_compiled_call(function: Any) -> None:
             note(given.shape.rank)
             return given * tf.cast(tf.shape(given)[0], given.dtype)  # the pixels tell how many images a call got
 
-        made = pipeline(function, given, change, size)
+        made = rules.pipeline(function, given, change, size)
         if not ranks:
             raise Wrong("change was never called: it belongs into a map")
         if 3 in ranks:
@@ -58,7 +57,7 @@ def one_compiled_call(function: Any) -> None:
             )
         changed = tf.data.Dataset.from_tensor_slices(images * size)
         rules.data(made, changed.batch(size, drop_remainder=True), ordered=True)
-        nothing_else(made, given)
+        rules.nothing_else(made, given)
 
 
 @shows("06.2")
@@ -66,7 +65,7 @@ def calls_of_change(function: Any) -> Any:
     """Draw ten images through the student's pipeline: a call costs 3 ms, and an image 1 ms in it."""
     change = fairness.Stage("change", 1, lambda x: x / 2, call_ms=3, rank=3)
     images = tf.data.Dataset.from_tensor_slices(np.zeros((10, 2, 2, 3), np.float32)).with_options(naive())
-    made = pipeline(function, images, change, 4)
+    made = rules.pipeline(function, images, change, 4)
     return simulated("06.2", made, (change,), 4, "Ten images: 3 ms for a call of change, 1 ms for an image")
 
 

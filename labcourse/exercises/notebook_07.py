@@ -14,8 +14,8 @@ import tensorflow as tf
 
 from labcourse.exercise_data import alike, close, compared, shown_as_images
 from labcourse.exercise_pictures import blocks, in_turn, photos, record
+from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, raised, shows
-from labcourse.pipeline_checks import nothing_left_in
 from labcourse.student_code import Watched, call
 from labkit.sources import framing
 
@@ -86,7 +86,7 @@ def _read(function: Any, path: str) -> tuple[list[Any], Exception | None]:
     """Return the elements that come before an error of the student's reader, and the error."""
     made = _iterable(function, path)
     if isinstance(made, tf.data.Dataset):
-        nothing_left_in(made)
+        rules.nothing_left_in(made)
     found, error = call(_until_error, made, _RECORDS)
     if len(found) > _RECORDS:
         raise Wrong("the reader never ends: take away a repeat")

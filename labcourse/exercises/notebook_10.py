@@ -8,8 +8,8 @@ from typing import Any
 
 from labcourse import drills
 from labcourse.exercise_pictures import images, timeline
+from labcourse.fairness import rules
 from labcourse.grading import OPEN, CheckResult, Wrong, exercise, shows
-from labcourse.pipeline_checks import nothing_left_in
 from labcourse.student_code import call
 from labkit.views import static
 
@@ -52,7 +52,7 @@ def _fix(number: str, seed: int) -> None:
     def fixed(function: Any) -> None:
         drill = _drill(seed)
         _hold(drill.fix(function), seed)
-        nothing_left_in(call(function, drill.case), "Take")
+        rules.nothing_left_in(call(function, drill.case), "Take")
 
 
 _fix("10.2", SLOW)

@@ -17,7 +17,6 @@ from labcourse.exercise_data import numeric
 from labcourse.exercise_pictures import parts, photos, record
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.pipeline_checks import nothing_else, pipeline
 from labcourse.student_code import pull_with_timeout
 from labkit.pipelines.structure import nodes
 
@@ -59,9 +58,9 @@ def two_label_bytes(function: Any) -> None:
     wrong = {hint: pairs(value) for hint, value in ideas.items()}
     wrong["that is the coarse class, the first byte; the fine class is the second one"] = pairs(images, labels[:, 0])
     with _file_of(labels, images) as path:
-        made = pipeline(function, path)
+        made = rules.pipeline(function, path)
         rules.data(made, pairs(images), ordered=True, ideas=wrong)
-    nothing_else(made, tf.data.Dataset.range(1))
+    rules.nothing_else(made, tf.data.Dataset.range(1))
 
 
 @shows("12.1")
@@ -69,7 +68,7 @@ def first_record(function: Any) -> Any:
     """Draw the first record of a file of two photos, as the student's pipeline reads it."""
     few = photos(2)[:, 8:40, 8:40]
     with _file_of([[4, 70], [4, 71]], few) as path:
-        made = next(iter(pull_with_timeout(pipeline(function, path).take(1))), ())
+        made = next(iter(pull_with_timeout(rules.pipeline(function, path).take(1))), ())
     return record(("image", "class"), made, (few[0], np.int64(70)), "The first record of a file of two.")
 
 
@@ -111,7 +110,7 @@ def _table(ids: Sequence[int], label: str, *more: str) -> Iterator[str]:
 def rows_of_three_workers(function: Any) -> Any:
     """Draw the labels of twelve rows, and those that each of three workers gets."""
     with _table(range(1, 13), "label integer", "update photos set label = 7 * id % 31") as path:
-        made = [pull_with_timeout(pipeline(function, path, 3, k)) for k in range(3)]
+        made = [pull_with_timeout(rules.pipeline(function, path, 3, k)) for k in range(3)]
     mine, labels = ([int(np.ravel(one)[0]) for one in part] for part in made), [7 * n % 31 for n in range(1, 13)]
     return parts("The labels of 12 rows, and 3 workers.", "rows", labels, "worker", mine)
 
@@ -125,7 +124,7 @@ def _own_rows(function: Any, ids: Sequence[int], workers: int, worker: int, labe
     given = tf.data.Dataset.from_tensor_slices
     mine = [number for number in ids if number % workers == worker]
     with _table(ids, label, *more) as path:
-        made = pipeline(function, path, workers, worker)
+        made = rules.pipeline(function, path, workers, worker)
         if dropped := {node.kind for node in nodes(made)} & {"Shard", "Filter", "Skip", "Take"}:
             raise Wrong(f"{dropped.pop().lower()}() comes after the query: every worker reads the whole table")
         if isinstance(made.element_spec, tuple) and len(made.element_spec) == 1:
@@ -139,7 +138,7 @@ def _own_rows(function: Any, ids: Sequence[int], workers: int, worker: int, labe
             "these are the rows of another worker": given(labels([n for n in ids if (n - worker) % workers == 1])),
         }
         rules.data(made, given(labels(mine)), ordered=True, ideas=ideas)
-        nothing_else(made, tf.data.Dataset.range(1))
+        rules.nothing_else(made, tf.data.Dataset.range(1))
 
 
 @numeric(

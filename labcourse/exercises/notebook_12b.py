@@ -13,7 +13,6 @@ from labcourse.exercise_data import array, compared
 from labcourse.exercise_pictures import blocks, in_turn
 from labcourse.fairness import rules
 from labcourse.grading import Wrong, exercise, shows
-from labcourse.pipeline_checks import nothing_else, pipeline
 from labcourse.student_code import pull_with_timeout
 
 
@@ -104,7 +103,7 @@ def batches_of_numbers(function: Any) -> None:
         clean = _batchwise("clean", calls, _clean, tf.string)
         lookup = _batchwise("lookup", calls, lambda word: _NUMBERS.get(word, 1), tf.int64)
         given = tf.data.Dataset.from_tensor_slices(texts)
-        made = pipeline(function, given, clean, lookup, size)
+        made = rules.pipeline(function, given, clean, lookup, size)
         if getattr(made.element_spec, "dtype", tf.int64) == tf.string:
             raise Wrong("these are still words: lookup makes numbers of them")
         lines = [[_NUMBERS.get(word, 1) for word in _clean(text).split()] for text in texts]
@@ -123,7 +122,7 @@ def batches_of_numbers(function: Any) -> None:
             if calls.count(name) != batches:
                 many = f"{name} is called {calls.count(name)} times for {batches} batches"
                 raise Wrong(f"{many}: batch first, then call it once for each batch of {size} lines")
-        nothing_else(made, given)
+        rules.nothing_else(made, given)
 
 
 @shows("12.5")
@@ -131,7 +130,7 @@ def two_batches(function: Any) -> Any:
     """Draw two batches of two lines as the student makes them."""
     given = tf.data.Dataset.from_tensor_slices(_TEXTS[0][:4])
     of_words = _batchwise("lookup", [], lambda word: _NUMBERS.get(word, 1), tf.int64)
-    made = pull_with_timeout(pipeline(function, given, _batchwise("clean", [], _clean, tf.string), of_words, 2))
+    made = pull_with_timeout(rules.pipeline(function, given, _batchwise("clean", [], _clean, tf.string), of_words, 2))
     lines = {
         f"batch {b}, line {k}": in_turn(line) for b, of in enumerate(made, 1) for k, line in enumerate(of.numpy(), 1)
     }
