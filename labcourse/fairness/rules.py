@@ -179,24 +179,21 @@ def pipeline(function: Any, *arguments: Any) -> Any:
     return made
 
 
-def same_options(made: Any, given: Any, **asked: str) -> None:
-    """Refuse a dataset with other options of tf.data than those of `given` and those that are asked for.
+def same_options(made: Any, given: Any) -> None:
+    """Refuse a dataset with other options of tf.data than those of `given`.
 
     Parameters
     ----------
     made, given : tf.data.Dataset
-    **asked : str
-        Text of the value that an option should have, by its name with ``__`` for a dot.
 
     Raises
     ------
     Wrong
-        If an option that nobody asked for has another value. Order kept is what TensorFlow does by default.
+        If an option has another value. Order kept is what TensorFlow does by default.
     """
     before, after = ({"deterministic": "True", **options.changed(dataset)} for dataset in (given, made))
-    wanted = before | {name.replace("__", "."): value for name, value in asked.items()}
-    for name in sorted(wanted.keys() | after.keys()):
-        if after.get(name) != wanted.get(name):
+    for name in sorted(before.keys() | after.keys()):
+        if after.get(name) != before.get(name):
             value = after.get(name, "back at its default")
             raise Wrong(f"options.{name} is {value}, and nobody asked for that: leave all other options as they are")
 
