@@ -7,7 +7,7 @@ that is built, so the two cannot disagree.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -71,67 +71,41 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Joined:
-    """Pipelines that one step puts together: a zip, a concatenation, a choice among several.
-
-    Parameters
-    ----------
-    name : str
-        What makes the step, as ``zip``.
-    branches : tuple of Written
-    join : callable
-        From a list of datasets to the dataset.
-    """
-
-    name: str
-    branches: tuple[Written, ...]
-    join: Callable[[list[Any]], Any]
-
-    def build(self) -> Any:
-        """Return the dataset."""
-        return self.join([branch.build() for branch in self.branches])
-
-    def with_branches(self, branches: Iterable[Written]) -> Joined:
-        """Return the same step of other branches."""
-        return replace(self, branches=tuple(branches))
-
-    def __str__(self) -> str:
-        """Return it as Python, equal branches once."""
-        codes = Counter(" ".join([branch.begin, *map(str, branch.calls)]) for branch in self.branches)
-        parts = (f"{count} × {code}" if count > 1 else code for code, count in codes.items())
-        return f"{self.name}({', '.join(parts)})"
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class Written:
     """A pipeline: what its calls begin with, and the calls.
 
     Parameters
     ----------
-    source : tf.data.Dataset or Joined
-        What the calls are made on; a dataset is called ``source`` in the code.
+    source : tf.data.Dataset or None
+        What the calls are made on, called ``source`` in the code; None where branches are put together.
     calls : tuple of Call
         The first one first.
     unknown : str
         The kind of node that made the source, where its call cannot be made again; else empty.
     reads : str
         The source as Python, where it is no longer what it was.
+    branches : tuple of Written
+        Pipelines that one step puts together in place of a source: a zip, a concatenation, a choice among several.
+    joined : str
+        What makes that step, as ``zip``.
+    join : callable, optional
+        From the datasets of the branches to the dataset.
     """
 
     source: Any
     calls: tuple[Call, ...]
     unknown: str = ""
     reads: str = ""
-
-    @property
-    def branches(self) -> tuple[Written, ...]:
-        """The pipelines that its source puts together."""
-        return self.source.branches if isinstance(self.source, Joined) else ()
+    branches: tuple[Written, ...] = ()
+    joined: str = ""
+    join: Callable[[list[Any]], Any] | None = None
 
     @property
     def begin(self) -> str:
-        """The source as Python."""
-        return self.reads or (str(self.source) if self.branches else "source")
+        """The source as Python, equal branches once."""
+        codes = Counter(" ".join([branch.begin, *map(str, branch.calls)]) for branch in self.branches)
+        parts = (f"{count} × {code}" if count > 1 else code for code, count in codes.items())
+        return self.reads or (f"{self.joined}({', '.join(parts)})" if codes else "source")
 
     @property
     def every(self) -> tuple[Call, ...]:
@@ -145,7 +119,7 @@ class Written:
 
     def build(self) -> Any:
         """Return the dataset."""
-        dataset = self.source.build() if self.branches else self.source
+        dataset = self.join([branch.build() for branch in self.branches]) if self.branches else self.source
         for call in self.calls:
             dataset = getattr(dataset, call.method)(*call.arguments, **call.settings)
         return dataset
@@ -158,11 +132,8 @@ class Written:
 
     def without(self, *methods: str) -> Written:
         """Return the pipeline without its calls of some methods."""
-        source = self.source
-        if self.branches:
-            source = source.with_branches(branch.without(*methods) for branch in self.branches)
-        calls = tuple(call for call in self.calls if call.method not in methods)
-        return replace(self, source=source, calls=calls)
+        branches = tuple(branch.without(*methods) for branch in self.branches)
+        return replace(self, branches=branches, calls=tuple(one for one in self.calls if one.method not in methods))
 
 
 def read(dataset: Any) -> Written:
@@ -181,7 +152,7 @@ def read(dataset: Any) -> Written:
     while (inputs := _inputs(node := DatasetNode(dataset))) is not None:
         if join := _JOINS.get(node.kind):
             name, branches, together = join(dataset)
-            return Written(Joined(name, tuple(map(read, branches)), together), tuple(calls))
+            return Written(None, tuple(calls), branches=tuple(map(read, branches)), joined=name, join=together)
         if len(inputs) > 1 or (call := _call(node)) is None:
             return Written(dataset, tuple(calls), node.kind)
         dataset = inputs[0]

@@ -96,10 +96,9 @@ def _anywhere(written: Written, order: Mapping[str, bool]) -> Iterator[Change]:
     yield from _less_work(written)
     inner = [{one.name: one for one in _anywhere(branch, order) if one.same_order} for branch in written.branches]
     for name, example in {name: one for each in inner for name, one in each.items()}.items():
-        branches = (
-            each[name].written if name in each else branch for branch, each in zip(written.branches, inner, strict=True)
-        )
-        yield replace(example, written=replace(written, source=written.source.with_branches(branches)))
+        pairs = zip(written.branches, inner, strict=True)
+        branches = tuple(each[name].written if name in each else branch for branch, each in pairs)
+        yield replace(example, written=replace(written, branches=branches))
 
 
 def _by_place(calls: Sequence[Call]) -> bool:
@@ -121,12 +120,13 @@ def _one_reader(written: Written) -> Iterator[Change]:
     """Yield one reader of all files in place of a long chain of readers."""
     readers = [one.source for one in written.branches if _reads_files(one)]
     settings = {(type(one), str(one._compression_type), str(one._buffer_size)) for one in readers}
-    chain = LONG_CHAIN <= len(readers) == len(written.branches) and written.source.name == CONCATENATE
+    chain = LONG_CHAIN <= len(readers) == len(written.branches) and written.joined == CONCATENATE
     if chain and len(settings) == 1:
         names = [name for one in readers for name in one._filenames.as_numpy_iterator()]
         kind, given = type(readers[0]), (readers[0]._compression_type, readers[0]._buffer_size)
         begin, answers = f"{text(kind)}([… {len(names)} files])", ("work.chain", "prep.node")
-        yield Change("one reader of all files", replace(written, source=kind(names, *given), reads=begin), answers)
+        one = replace(written, source=kind(names, *given), reads=begin, branches=())
+        yield Change("one reader of all files", one, answers)
 
 
 def _reads_files(written: Written) -> bool:
