@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from labextras.tune import calls, equality, rewrite
-from labextras.tune.first_elements import FirstElements
 from labkit.common.numbers import number, whole
 from labkit.common.progress import fast, optional_bar
 from labkit.common.table import Table, Tabular
@@ -193,9 +192,9 @@ class Search:
             self.pace = self.reference.pace
             if any(call.method == "shuffle" for call in written.every):  # it fills its buffer first
                 try:
-                    self.pace = FirstElements.of(_endless(written), read_s / 2, equality.PATIENCE * read_s)
+                    self.pace = equality.FirstElements.of(_endless(written), read_s / 2, equality.PATIENCE * read_s)
                 except TimeoutError:
-                    self.pace = FirstElements(first_s=math.inf)
+                    self.pace = equality.FirstElements(first_s=math.inf)
         except TimeoutError:
             raise
         except Exception:  # `record` says it better
@@ -292,7 +291,7 @@ class Search:
             return None
         trial = Trial(change.name, elements, measured_rounds(traces).speedup("after"))
         if trial.kept:
-            self.pace = FirstElements(first_s=max(self.pace.first_s, new.first_s), batch_s=new.batch_s)
+            self.pace = equality.FirstElements(first_s=max(self.pace.first_s, new.first_s), batch_s=new.batch_s)
         return trial
 
     def found(self, dataset: Any) -> Improvement:

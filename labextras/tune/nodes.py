@@ -185,18 +185,15 @@ class Reading(Tabular):
             "parallelism": [str(node.parameter("parallelism") or "") for node in self.nodes],
             "buffer": [str(node.parameter("buffer_size") or "") for node in self.nodes],
             "also": [", ".join(f"{p.name} {p if p.tuned else f'{p.value:.0f}'}" for p in some) for some in others],
-        }
-        columns = {name: cells for name, cells in columns.items() if name == "node" or any(cells)}
-        words = len(columns)
-        columns |= {
             "elements": [f"{node.elements:,}" for node in self.nodes],
             "own ms/element": [digits(node.ms_per_element) for node in self.nodes],
             "own ms/step": [digits(node.ms_per_step) for node in self.nodes],
             "holds": [f"{node.buffered:,}" for node in self.nodes],
             "holds MB": [f"{node.buffered_bytes / 1e6:,.1f}" for node in self.nodes],
         }
-        rows = list(zip(*columns.values(), strict=True))
-        return Table(list(columns), rows, right=range(words, len(columns)), notes=self.notes(), rule=True)
+        columns = {name: cells for name, cells in columns.items() if any(cells)}
+        rows, numbers = list(zip(*columns.values(), strict=True)), range(len(columns) - 5, len(columns))
+        return Table(list(columns), rows, right=numbers, notes=self.notes(), rule=True)
 
     def notes(self) -> list[str]:
         """Return the lines under the table: what the tuning may use, and how to read the times."""

@@ -10,7 +10,6 @@ import tensorflow as tf
 
 import labkit
 from labextras.tune import calls, equality, rewrite
-from labextras.tune.first_elements import FirstElements
 
 pytestmark = pytest.mark.random
 
@@ -207,9 +206,9 @@ def test_a_pipeline_that_is_slow_is_compared_by_what_comes():
         return number
 
     rows = tf.data.Dataset.range(40).map(lambda i: tf.ensure_shape(tf.numpy_function(slow, [i], tf.int64), []))
-    reading = FirstElements.of(rows, 0.05, 5)
+    reading = equality.FirstElements.of(rows, 0.05, 5)
     assert 1 <= len(reading.digests) < 40
     assert not reading.complete
-    assert reading.same_order(FirstElements.of(tf.data.Dataset.range(40), 5, 5))
+    assert reading.same_order(equality.FirstElements.of(tf.data.Dataset.range(40), 5, 5))
     with pytest.raises(TimeoutError, match="no element comes"):
-        FirstElements.of(rows.repeat().filter(lambda i: i < 0), 0.05, 0.5)
+        equality.FirstElements.of(rows.repeat().filter(lambda i: i < 0), 0.05, 0.5)
