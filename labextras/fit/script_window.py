@@ -49,20 +49,12 @@ class Loops(watching):
         """Return the arguments of ``fit``, the model first, with one callback more."""
         from labextras.fit.watch import Watch
 
-        class Reporting(Watch):
-            """A `Watch` that says at once what it has found."""
-
-            def _take(watch, *args: Any, **facts: Any) -> None:
-                super()._take(*args, **facts)
-                self.report(watch.trace)
-
-            _warn = self._warn
-
         bound = inspect.signature(fit).bind(model, *given, **named)
         callbacks = bound.arguments.get("callbacks") or []
         if hasattr(callbacks, "append") and not isinstance(callbacks, list):  # a CallbackList, whose model is set
             return (model, *given), named
-        watch = Reporting(self.steps, warmup=self.warmup, name=self.name)
+        watch = Watch(self.steps, warmup=self.warmup, name=self.name)
+        watch._report, watch._warn = self._report, self._warn
         bound.arguments["callbacks"] = [*(callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]), watch]
         return bound.args, bound.kwargs
 
@@ -130,15 +122,11 @@ class Loops(watching):
 
     # -- what is said --------------------------------------------------------------
 
-    def _take(self, *args: Any, **facts: Any) -> None:
-        super()._take(*args, **facts)
-        self.report(self.trace)
-
     def _warn(self, text: str) -> None:
         self.script.tell(text)
         self.script.put_back()
 
-    def report(self, trace: Trace) -> None:
+    def _report(self, trace: Trace) -> None:
         """Say in two lines what was found, and save the page."""
         timeline = Timeline(trace)
         free = f" · with free data {timeline.headroom}" if timeline.headroom else ""

@@ -146,6 +146,10 @@ class Watcher:
         facts |= {"name": self.name or label, "accelerator": accelerator, "warmup": self.warmup, "noun": self._noun}
         self._trace = self._window.close(images, steps=self.steps, **facts)
         self._discard("")
+        self._report(self._trace)
+
+    def _report(self, trace: Trace) -> None:
+        """Say at once what was found, where somebody waits for it; here nobody does."""
 
 
 def runs(frame: FrameType) -> bool:
@@ -263,10 +267,15 @@ class watching(Watcher, contextlib.AbstractContextManager):
         does: those that start from the first call of `waits` on.
         """
         self._follow(batches)
-        source = iter(batches) if self._loader is None else self._loader.batches(batches)
+        begins, takes = (self._loader.beginning, self._loader.taking) if self._loader else [contextlib.nullcontext] * 2
+        source = None
         while True:
-            with self._noting(lambda window, *ends: window.waits.append(ends)):
-                batch = next(source, source)
+            with self._noting(lambda window, *ends: window.waits.append(ends)):  # the first one begins with the epoch
+                if source is None:
+                    with begins():
+                        source = iter(batches)
+                with takes():
+                    batch = next(source, source)
             if batch is source:
                 return
             yield batch

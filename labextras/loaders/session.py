@@ -247,17 +247,6 @@ class LoaderSession(contextlib.AbstractContextManager):
         if self._spans is not None:
             self._spans.control[0] = 1
 
-    def batches(self, loader: Any) -> Iterator[Any]:
-        """Yield the batches of one epoch; beginning it, and taking each, are spans."""
-        with self.beginning():
-            iterator = iter(loader)
-        while True:
-            with self.taking():
-                batch = next(iterator, _OVER)
-            if batch is _OVER:
-                return
-            yield batch
-
     def taking(self) -> contextlib.AbstractContextManager[None]:
         """Stand around ``next()`` of the loader."""
         return shared_spans.span(f"next of {self.loader.kind}", OWN_WORK)

@@ -314,7 +314,8 @@ def recordable(dataset: Any) -> Any:
 def followed(loader: Any) -> Any:
     """Return a session that sees what a loader does while a loop of somebody else drives it; None where none can.
 
-    Its block stands around the loop, ``start`` and ``stop`` around a window of it, and ``batches`` iterates.
+    Its block stands around the loop, ``start`` and ``stop`` around a window of it, ``beginning`` around ``iter()`` of
+    the loader, and ``taking`` around each ``next()``.
     """
     return getattr(recordable(loader), "followed", lambda: None)()
 
