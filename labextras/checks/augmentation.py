@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import ndimage
 
 PASSED, FAULT, OPEN = "passed", "fault", "not checked"
 FROZEN = "the same augmentation for every element"
@@ -66,8 +67,6 @@ def overflow(pairs: _Pairs) -> tuple[str, str]:
 
 def _curve(before: np.ndarray, after: np.ndarray) -> bool | None:
     """Return whether `after` as a function of `before` falls off a cliff; None if it is no function."""
-    from scipy import ndimage
-
     before, after = before[after > 0], after[after > 0]  # black is a patch, not a value
     bins = np.clip((before * 32).astype(int), 0, 31)
     filled = np.flatnonzero(np.bincount(bins, minlength=32) >= 4)
@@ -177,18 +176,13 @@ def _likeness(new: np.ndarray, old: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     target, size = _spectra(new, window)
     upright, mirrored = [], []
     for angle in _ANGLES:
-        spectra, own = _spectra(_rotated(old, angle), window)
+        turned = ndimage.rotate(old, angle, (1, 2), reshape=False, order=1, mode="nearest")
+        spectra, own = _spectra(turned, window)
         total = size * own
         total[total < 1e-9] = np.inf  # one of the two is of one colour, but for rounding
         for found, factor in ((upright, spectra.conj()), (mirrored, np.roll(spectra[:, ::-1], 1, axis=1))):
             found.append(np.fft.irfft2(target * factor).max(axis=(1, 2)) / total)
     return np.stack(upright), np.stack(mirrored[::-1])
-
-
-def _rotated(pictures: np.ndarray, angle: int) -> np.ndarray:
-    from scipy import ndimage
-
-    return ndimage.rotate(pictures, angle, (1, 2), reshape=False, order=1, mode="nearest")
 
 
 def _spectra(pictures: np.ndarray, window: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -78,7 +78,7 @@ class Part:
             self.kind = "text"
             texts = [one if isinstance(one, bytes) else str(one).encode() for one in array.ravel().tolist()]
             self.empty += [number] * (bool(texts) and not any(one.strip() for one in texts))
-            self.unread += [number] * any(not _is_text(one) for one in texts)
+            self.unread += [number] * any(b"\0" in one or one.decode(errors="ignore").encode() != one for one in texts)
         elif array.dtype.kind in "biuf" and array.size:
             self.kind = "f" if array.dtype.kind == "f" else "i"
             good = array.ravel()
@@ -115,14 +115,6 @@ class Part:
     def deviation(self) -> float:
         """Their standard deviation."""
         return max(0.0, self.squares / max(1, self.values) - self.mean**2) ** 0.5
-
-
-def _is_text(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return b"\0" not in value
 
 
 def finite(facts: Evidence) -> tuple[str, str]:

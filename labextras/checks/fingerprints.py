@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from PIL import Image
 
 from labextras.checks.components import Part
 from labkit.pipelines.same_elements import dense, digest
@@ -228,17 +229,7 @@ def _flat(image: np.ndarray, good: np.ndarray) -> bool:
 
 def shrink(grey: np.ndarray, size: int) -> np.ndarray:
     """Return `grey`, shape (h, w), as (size, size) means of its areas; too few pixels are repeated."""
-    for axis in (0, 1):
-        edges, counts = _areas(grey.shape[axis], size)
-        grey = np.add.reduceat(grey, edges, axis) / (counts if axis else counts[:, None])
-    return grey.astype(np.float32)
-
-
-@lru_cache
-def _areas(length: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each of `size` parts of a line begins, and how many pixels it has."""
-    edges = np.arange(size) * length // size
-    return edges, np.maximum(np.diff(edges, append=length), 1)  # an edge that comes twice is a pixel that is repeated
+    return np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BOX))
 
 
 @lru_cache

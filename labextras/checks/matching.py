@@ -58,18 +58,9 @@ class Match:
         """Whether all were recognised. If some were not, others may have been recognised wrongly by their likeness."""
         return self.known == len(self.place)
 
-    @property
-    def lost(self) -> int:
-        """How many elements of the reference were not recognised among the delivered ones."""
-        return self._compared.lost
-
-    @property
-    def extra(self) -> int:
-        """How many elements came more often than the reference holds them."""
-        return self._compared.extra
-
     @cached_property
-    def _compared(self) -> same_elements.Compared:
+    def compared(self) -> same_elements.Compared:
+        """How many of the reference were not recognised among the delivered ones, and how many came more often."""
         return same_elements.compared((self.groups[j] for j in self.place if j >= 0), self.groups)
 
     @cached_property
@@ -118,11 +109,9 @@ def _alike(seen: Epoch, truth: Epoch, rest: list[int], groups: list[int]) -> lis
     found = []
     for start in range(0, len(rest), 256):
         some = np.stack([seen.small[i] for i in rest[start : start + 256]])
-        found_alike = likeness(some, distinct)
-        best = found_alike.argmax(axis=1)
-        top = found_alike[np.arange(len(some)), best]
-        found_alike[np.arange(len(some)), best] = -1
-        second = found_alike.max(axis=1) if len(first) > 1 else np.full(len(some), -1.0)
+        alike = likeness(some, distinct)
+        best = alike.argmax(axis=1)
+        second, top = np.partition(np.pad(alike, ((0, 0), (1, 0)), constant_values=-1), -2)[:, -2:].T
         good = (top >= LEAST) & (top - second >= MARGIN * (1 - second))
         found += [first[b] if g else -1 for b, g in zip(best, good, strict=True)]
     return found

@@ -88,11 +88,10 @@ class Serving(Tabular):
     def table(self) -> Table:
         """One row for each step at which they differ."""
         rows = [(one.step, one.what, f"{one.files} of {self.files}") for one in self.differences]
+        note = f"They differ first in this step: {self.first}. What follows can be right and is served another picture."
         if self.equal:
             note = f"equal: what is left is {100 * self.left:.1f} % of the contrast of the photos, as rounding leaves."
-            return Table(("step", "what differs", "files"), [("none", "", "")], (), [note], rule=True)
-        note = f"They differ first in this step: {self.first}. What follows can be right and is served another picture."
-        return Table(("step", "what differs", "files"), rows, (), [note], rule=True)
+        return Table(("step", "what differs", "files"), rows or [("none", "", "")], (), [note], rule=True)
 
 
 def serving(train_fn: Callable[[str], Any], serve_fn: Callable[[str], Any], files: Sequence[str]) -> Serving:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from labextras.checks import augmentation, components, fingerprints, label_checks, matching, pairs_and_splits
+from labextras.checks import augmentation, components, fingerprints, matching, pairs_and_splits
 from labextras.checks.augmentation import FAULT, OPEN, PASSED
 from labextras.checks.evidence import Evidence
 from labkit.pipelines import same_elements, structure
@@ -107,7 +107,7 @@ def once(facts: Evidence) -> _Seen:
     if not first.whole:
         return OPEN, "steps= looked at a part of an epoch"
     for found, epoch in ((match, first), (again, second)):
-        lost, extra = found.lost, found.extra
+        lost, extra = found.compared.lost, found.compared.extra
         if extra and found.certain:
             repeats = f"{extra:,} of {len(epoch):,} elements are repeats"
             if not lost:
@@ -446,7 +446,7 @@ _NEEDS: dict[str, tuple[Callable[[Evidence], bool], str]] = {
 CHECKS: dict[str, tuple[Callable[[Evidence], _Seen], tuple[str, ...]]] = {
     "count": (count, ()),
     "once": (once, ()),
-    "labels": (label_checks.labels, ()),
+    "labels": (pairs_and_splits.labels, ()),
     "moved": (pairs_and_splits.left_behind, ("images", "companion")),
     "finite": (components.finite, ("elements",)),
     "constant": (components.constant, ("elements",)),
