@@ -14,7 +14,7 @@ from labkit.timeline.causes.thresholds import INTERPRETER_FULL, LEAST, MANY_CALL
 from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import PIPE, RESTS, Lane
-from labkit.timeline.run import LoaderFacts, Run
+from labkit.timeline.run import Run
 from labkit.timeline.wording import SAMPLER, SOURCE, TF_DATA, duration
 
 #: How a loader gets more workers, and how it may work further ahead.
@@ -301,11 +301,6 @@ def advise_loader(known: Facts, lanes: Sequence[Lane], run: Run, efforts: Mappin
 class Workers(WorkerWaits):
     """The workers of a loader, and the names of its arguments."""
 
-    @property
-    def loader(self) -> LoaderFacts:
-        """What the trace says about the loader."""
-        return self.run.loader
-
     @cached_property
     def one_core(self) -> bool:
         """Whether threads of the consumer's process want to work at once, and keep no more than one core busy."""
@@ -330,20 +325,20 @@ class Workers(WorkerWaits):
         """Return the reader's function in place of what only calls it, and is held up in between on a busy machine."""
         own_ns = {name: one.open_ns for name, one in self.run.op_times.items()}
         theirs = [n for n in own_ns if n.startswith("next of ") or n.endswith((".__getitem__", "collate"))]
-        theirs = {*theirs} - {f"next of {self.loader.kind}"} if blame == FETCH else ()
+        theirs = {*theirs} - {f"next of {self.run.loader.kind}"} if blame == FETCH else ()
         return max(theirs, key=own_ns.__getitem__, default=blame)
 
     def facts(self, cause: str, blame: str, computes: bool | None) -> dict[str, object]:
         """Return the facts of a cause and what is to blame for it, which computes, waits, or neither is known."""
         # DALI's own threads are not seen; they work beside the consumer all the same, whatever class is around them.
         own = blame.startswith("DALI")
-        dali = self.loader.framework == "dali" or own
+        dali = self.run.loader.framework == "dali" or own
         alone = not self.worker_lanes and not dali
         batches = any(lane.by_category.get("batch") for lane in self.worker_lanes)
         around = self._around(dali and not own) if cause == "prep" else cause == "batch" and not alone and not batches
         waits = computes is False and not self.lacks_cores
         turns = (self.one_core and self.busy_cores >= INTERPRETER_FULL) or (self.in_turn and not self.lacks_cores)
-        without = self.loader.framework == "torch" and self.loader.workers == 0
+        without = self.run.loader.framework == "torch" and self.run.loader.workers == 0
         pauses = self._pauses() and cause == "prep" and not (around or alone or dali or turns or waits)
         others = (self.run.host.others or 0.0) >= other_programs.BUSY
         return {
@@ -351,15 +346,15 @@ class Workers(WorkerWaits):
             **self._library(blame, computes),
             "shards": self._shards(blame),
             # Where the pipe itself takes long, the bytes go through it: arrays, and no tensors in shared memory.
-            "shared": self.loader.framework == "torch" and batches and blame not in PIPE,
+            "shared": self.run.loader.framework == "torch" and batches and blame not in PIPE,
             "cheaper": "A faster decoder (simplejpeg, OpenCV), or smaller images. " if self._decodes else "",
             "as_bytes": ", in uint8 until it is on the device" if self._floats else "",
             "blame": _WORDS.get(blame, blame),
-            "more": _MORE[self.loader.framework],
-            "further": _WORKERS if without else _AHEAD[self.loader.framework],
+            "more": _MORE[self.run.loader.framework],
+            "further": _WORKERS if without else _AHEAD[self.run.loader.framework],
             "threads": self.at_once,
             "cores": self.cores,
-            "hidden": bool(self.loader.hidden),
+            "hidden": bool(self.run.loader.hidden),
             "outside": blame.startswith(SAMPLER) or blame == TF_DATA,
             "rests": pauses or self._keep_up(),
             "needs_cores": others and self.lacks_cores and not (alone or dali) and (self.one_core or not computes),
@@ -369,7 +364,7 @@ class Workers(WorkerWaits):
             "turns": turns,
             "waits": waits,
             "few": self.at_once < self.cores * ONE_BY_ONE / 2 and self.cores > 1 and not self.lacks_cores,
-            "restarts": self.processes and blame != SOURCE and not self.loader.turned_on("persistent_workers"),
+            "restarts": self.processes and blame != SOURCE and not self.run.loader.turned_on("persistent_workers"),
         }
 
     def seconds(self) -> tuple[float, float, float]:
@@ -397,12 +392,12 @@ class Workers(WorkerWaits):
         lanes = [one for one in self.worker_lanes if self._name(one).startswith("worker ")]
         spent = [sum(ns for kind, ns in one.by_category.items() if kind not in _NO_WORK) for one in lanes]
         work = sum(ns >= LEAST * self.trains.window_ns for ns in spent)
-        several = self.loader.workers or 0
+        several = self.run.loader.workers or 0
         return f"{work} of {several}" if blame.startswith("next of ") and 0 < work < several else ""
 
     def _library(self, blame: str, computes: bool | None) -> dict[str, object]:
         """Return in which function of a library the calls to blame spend their time, and what answers that."""
-        inside = self.loader.inside.get(blame, {})
+        inside = self.run.loader.inside.get(blame, {})
         called = max(inside, key=lambda name: inside[name], default="")
         package = called.partition(" ")[0]
         share = sum(part for name, part in inside.items() if name.partition(" ")[0] == package)

@@ -222,12 +222,8 @@ class WrittenLoader:
         if collates and has_places(loader.dataset) and not hasattr(loader.dataset, "__getitems__"):
             convert = sys.modules["torch.utils.data"].default_convert
             whole = {"sampler": loader.batch_sampler, "batch_sampler": None, "batch_size": None, "drop_last": False}
-            yield (
-                "whole batches in one call",
-                self._having(**whole, collate_fn=convert),
-                ("loader.whole-batches",),
-                True,
-            )
+            written = self._having(**whole, collate_fn=convert)
+            yield "whole batches in one call", written, ("loader.whole-batches",), True
 
     def _having(self, **settings: Any) -> WrittenLoader:
         return WrittenLoader(type(self.driver)(varied(self.driver.loader, **settings)))

@@ -91,7 +91,9 @@ class Epochs:
         try:
             while True:
                 if self._iterator is None:
-                    self._begin()
+                    self._before = self.taken
+                    with shared_spans.span(BEGIN, "other"):
+                        self._iterator = self.loader.begin()
                 with shared_spans.span(f"next of {self.loader.facts.kind}", OWN_WORK):
                     batch = next(self._iterator, _OVER)
                 if batch is None:
@@ -105,11 +107,6 @@ class Epochs:
                     raise StopIteration
         finally:
             self.waits = False
-
-    def _begin(self) -> None:
-        self._before = self.taken
-        with shared_spans.span(BEGIN, "other"):
-            self._iterator = self.loader.begin()
 
     def close(self, early: bool = True) -> None:
         """End the epoch, `early` or not: workers that it has started end, too, unless the loader keeps them."""
