@@ -218,9 +218,8 @@ class Search:
             return
         steps = int(min(affordable - warmup, 12))
         with contextlib.suppress(TimeUp):
-            self.trace = self.accelerator.driving(lambda: recorder.record(
-                _endless(self.written), self.accelerator, steps=steps, warmup=warmup, max_events=EVENTS, progress=False,
-            ))  # fmt: skip
+            plan = {"steps": steps, "warmup": warmup, "max_events": EVENTS, "progress": False}
+            self.trace = self.accelerator.driving(recorder.record, _endless(self.written), self.accelerator, **plan)
             self.train_s = self.trace.run.repeats[0].train_ms / 1e3
 
     def run(self, tick: Callable[[], Any]) -> None:
@@ -283,9 +282,7 @@ class Search:
         looks = [rounds_of(self.repeats)] if fast() else measures.looks(self.repeats, self.repeats + MORE)
         try:
             traces = self.accelerator.driving(
-                lambda: plan.rounds(
-                    both, looks, change.name, plan.timed, lambda so_far: measured_rounds(so_far).decided
-                )
+                plan.rounds, both, looks, change.name, plan.timed, lambda so_far: measured_rounds(so_far).decided
             )
         except TimeUp:
             return None
@@ -299,9 +296,8 @@ class Search:
         busy = (one.speedup.beside for one in self.trials if one.speedup and one.speedup.beside)
         self.notes += list(busy)[:1]
         if self.written.unread:
-            self.notes.append(
-                f"Nothing before {self.written.unread} was changed: that step cannot be built again from the dataset."
-            )
+            unread = "that step cannot be built again from the dataset"
+            self.notes.append(f"Nothing before {self.written.unread} was changed: {unread}.")
         if self.trace is not None:
             stalls = Timeline(self.trace).stalls
             left = f"to blame now: {stalls.blame or stalls.cause}. " if stalls.cause else ""
@@ -331,8 +327,8 @@ class Until:
             raise TimeUp
         self._accelerator.step(*batch)
 
-    def driving(self, job: Callable[[], Any]) -> Any:
-        """Return what a job returns that trains here.
+    def driving(self, job: Callable[..., Any], *given: Any, **named: Any) -> Any:
+        """Return what a job returns that trains here, called with what is given.
 
         Raises
         ------
@@ -340,7 +336,7 @@ class Until:
             If the time was up first.
         """
         try:
-            return job()
+            return job(*given, **named)
         except recorder.RecordingError as error:
             if isinstance(error.__cause__, TimeUp):
                 raise TimeUp from None

@@ -34,6 +34,8 @@ _BY_PLACE = ("take", "skip", "shard")
 _VARIABLES = ("ReadVariableOp", "ResourceGather")
 #: Reads of a map that may come from far away.
 _READS = ("ReadFile", *PYTHON_OPS)
+#: Rules that several calls of a map at the same time answer.
+_AT_ONCE = ("prep.parallel-map", "python.in-parallel", "python.unclear", "python.ops-instead", "fetch.parallel-reads")
 
 
 @dataclass(frozen=True, eq=False)
@@ -235,9 +237,8 @@ def _several_files(written: Written, order: Mapping[str, bool]) -> Iterator[Chan
             continue
         cycle = 1 if call.method == "flat_map" else call.settings.get("cycle_length", 0)
         if not call.parallel and cycle > 1:
-            yield Change(
-                SEVERAL, _replaced(written, {place: call.having(num_parallel_calls=AUTOTUNE, **order)}), answers
-            )
+            ordered = call.having(num_parallel_calls=AUTOTUNE, **order)
+            yield Change(SEVERAL, _replaced(written, {place: ordered}), answers)
         elif (not call.parallel or 0 < cycle < MANY) and not _by_place(written.calls[place + 1 :]):
             wide = replace(call, method="interleave").having(cycle_length=MANY, num_parallel_calls=AUTOTUNE)
             yield Change(SEVERAL, _replaced(written, {place: wide}), answers, same_order=False)
@@ -247,14 +248,7 @@ def _parallel(written: Written, order: Mapping[str, bool]) -> Iterator[Change]:
     maps = {i: c for i, c in enumerate(written.calls) if c.method == "map" and not c.parallel}
     if maps:
         new = {place: call.having(num_parallel_calls=AUTOTUNE, **order) for place, call in maps.items()}
-        answers = (
-            "prep.parallel-map",
-            "python.in-parallel",
-            "python.unclear",
-            "python.ops-instead",
-            "fetch.parallel-reads",
-        )
-        yield Change("parallel map", _replaced(written, new), answers)
+        yield Change("parallel map", _replaced(written, new), _AT_ONCE)
 
 
 def _many(written: Written, order: Mapping[str, bool], threads: int) -> Iterator[Change]:
