@@ -202,10 +202,8 @@ def inspect(
         held = None
         if against is not None:
             place = fingerprints.layout(against, None, None, None, None, "against")
-            endless = int(against.cardinality()) == -1
-            pair = fingerprints.read(
-                against, place, epochs=2, count=None, steps=_HELD if endless else None, what="against"
-            )
+            most = _HELD if int(against.cardinality()) == -1 else None
+            pair = fingerprints.read(against, place, epochs=2, count=None, steps=most, what="against")
             held = evidence.HeldOut(against, place, *pair)
         expected = count if count is not None else None if labels is None else len(labels)
         expected = len(truth) if expected is None and truth is not None else expected
@@ -298,9 +296,8 @@ def _known_ids(given: Any, names: tuple[str, ...]) -> dict[str, int]:
     if given is None:
         return {}
     if not isinstance(given, Mapping) or not {str(name) for name in given} <= set(names):
-        raise ValueError(
-            f"ids is {given!r}; allowed: a dict of a component ({', '.join(names)}) to how many ids it has"
-        )
+        allowed = f"a dict of a component ({', '.join(names)}) to how many ids it has"
+        raise ValueError(f"ids is {given!r}; allowed: {allowed}")
     return {str(name): whole(f"ids of {name}", most, 1) for name, most in given.items()}
 
 

@@ -146,9 +146,8 @@ def constant(facts: Evidence) -> tuple[str, str]:
         if part.same and (name == label or not (name == "2" or any(word in name.lower() for word in _MAY_BE_ONE)))
     ]
     if same:
-        what = (
-            "all carry one label, so there is nothing to learn" if label in same else "it tells elements apart no more"
-        )
+        nothing = "all carry one label, so there is nothing to learn"
+        what = nothing if label in same else "it tells elements apart no more"
         causes = "a field of another name, a default that is filled in, a filter, or one value that was captured"
         return FAULT, f"{', '.join(same)}: equal in all {known[same[0]].count:,} elements; {what}; look for {causes}"
     if not parts:

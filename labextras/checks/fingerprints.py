@@ -262,9 +262,8 @@ def layout(dataset: Any, image: Any, label: Any, key: Any, batched: bool | None,
     dims = _shapes(dataset, [spec for _, spec in parts])
     alone = known_names[dims.index([])] if [] in dims else None
     if batched and alone:
-        raise ValueError(
-            f"batched=True, and component {alone} of {what} is a single value; a batch has one per element"
-        )
+        single = f"component {alone} of {what} is a single value; a batch has one per element"
+        raise ValueError(f"batched=True, and {single}")
     numeric = [not (spec.dtype.name == "string" or spec.dtype.is_bool or spec.dtype.is_complex) for _, spec in parts]
     chosen = _find(known_names, image, "image", what)
     if chosen is None:
