@@ -98,8 +98,8 @@ class Worker:
     def _take(self) -> None:
         """Take over the commands of the engine; OpenCL's clock of the device is put on that of the host."""
         self._spans += [
-            EngineSpan(_COPIES.get(one.name, KERNEL), one.name, one.start_ns, one.duration_ns)
-            for one in self.engine.trace()
+            EngineSpan(_COPIES.get(name, KERNEL), name, start_ns, duration_ns)
+            for name, start_ns, duration_ns in self.engine.spans()
         ]
         self.engine.forget()
 

@@ -204,7 +204,7 @@ class Decoder:
         """Copy an array into the buffer of this name."""
         cl = drivers.claim()
         buffer = self._buffer(name, array.nbytes)
-        self.engine.note("upload", "copy", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
+        self.engine.note("upload", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
         return buffer
 
 

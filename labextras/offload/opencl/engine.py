@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import warnings
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -11,13 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from labextras.offload.opencl import device_spans, drivers
+from labextras.offload.opencl import drivers
 from labextras.offload.opencl.devices import choose
 from labkit.common import shipped
-from labkit.timeline.trace import Trace
 
 #: So many commands are kept, the latest ones: each keeps some memory of the driver in use.
 MOST = 4096
+
+#: Markers by which the clock of the device is compared with that of the host: the tightest of them counts.
+_MARKERS = 16
 
 
 class BuildError(ValueError):
@@ -57,8 +60,7 @@ class Engine:
         self.device = getattr(device, "opencl", device)
         self.context = cl.Context([self.device])
         self.queue = cl.CommandQueue(self.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
-        self._noted: deque[tuple[str, str, Any]] = deque(maxlen=MOST)
-        self._count = 0
+        self._noted: deque[tuple[str, Any]] = deque(maxlen=MOST)
         self._programs: dict[str, Any] = {}
 
     def __repr__(self) -> str:
@@ -123,7 +125,7 @@ class Engine:
         """Enqueue `kernel` over `size` work-items and note it; return its event."""
         drivers.claim()
         event = kernel(self.queue, tuple(size), None if local is None else tuple(local), *arguments)
-        return self.note(kernel.function_name, "kernel", event)
+        return self.note(kernel.function_name, event)
 
     # -- memory of the device ------------------------------------------------------
 
@@ -145,7 +147,7 @@ class Engine:
         array = np.ascontiguousarray(array)
         buffer = self.empty(array.nbytes)
         if array.nbytes:
-            self.note("upload", "copy", cl.enqueue_copy(self.queue, buffer, array, is_blocking=True))
+            self.note("upload", cl.enqueue_copy(self.queue, buffer, array, is_blocking=True))
         return buffer
 
     def download(self, buffer: Any, array: np.ndarray) -> np.ndarray:
@@ -155,7 +157,7 @@ class Engine:
         """
         cl = drivers.claim()
         if array.nbytes:
-            self.note("download", "copy", cl.enqueue_copy(self.queue, array, buffer, is_blocking=True))
+            self.note("download", cl.enqueue_copy(self.queue, array, buffer, is_blocking=True))
         return array
 
     @contextmanager
@@ -177,7 +179,7 @@ class Engine:
         cl = drivers.claim()
         flag = cl.map_flags.WRITE_INVALIDATE_REGION if write else cl.map_flags.READ
         place, event = cl.enqueue_map_buffer(self.queue, buffer, flag, 0, (nbytes,), np.uint8, is_blocking=True)
-        self.note("upload" if write else "download", "copy", event)
+        self.note("upload" if write else "download", event)
         try:
             yield place
         finally:
@@ -190,31 +192,40 @@ class Engine:
 
     # -- what happened ---------------------------------------------------------------
 
-    def trace(self, name: str | None = None) -> Trace:
-        """Wait for the device and return what it did so far, on the host's clock.
+    def spans(self) -> list[tuple[str, int, int]]:
+        """Wait for the device and return what it did so far, in order: the name of each command, its start and length.
 
-        Parameters
-        ----------
-        name : str, optional
-            What a picture of it is called.
-
-        Returns
-        -------
-        Trace
-            One thread of kind ``device``, with spans of category ``kernel`` and ``copy`` that never overlap. Its `run`
-            says which device it was: on PoCL the times are those of this CPU and say nothing about an FPGA.
+        A command is a kernel, an ``upload`` or a ``download``. Starts are on the host's clock (``time.time_ns``),
+        lengths in nanoseconds. On PoCL the times are those of this CPU and say nothing about an FPGA.
         """
-        drivers.claim()
-        return device_spans.trace(self.queue, self._noted, self._count - len(self._noted), name)
+        self.finish()
+        offset = self._offset_ns() if self._noted else 0
+        return [(name, one.profile.start + offset, one.profile.end - one.profile.start) for name, one in self._noted]
+
+    def _offset_ns(self) -> int:
+        """Return what to add to the clock of the device to have the host's, in nanoseconds.
+
+        OpenCL's clock of a device counts from no particular moment. A marker is enqueued between two stamps of the
+        host's clock: it starts after one and ends before the other, so that the difference lies between two bounds.
+        """
+        import pyopencl as cl
+
+        low, high = [], []
+        for _ in range(_MARKERS):
+            before = time.time_ns()
+            marker = cl.enqueue_marker(self.queue)
+            marker.wait()
+            after = time.time_ns()
+            low.append(before - marker.profile.start)
+            high.append(after - marker.profile.end)
+        return (max(low) + min(high)) // 2
 
     def forget(self) -> None:
-        """Drop what `trace` would return, so that the next trace begins here."""
+        """Drop what `spans` would return, so that the next ones begin here."""
         self.finish()
         self._noted.clear()
-        self._count = 0
 
-    def note(self, name: str, category: str, event: Any) -> Any:
-        """Keep the event of a command that was enqueued, ``kernel`` or ``copy``, for `trace`; return the event."""
-        self._noted.append((name, category, event))
-        self._count += 1
+    def note(self, name: str, event: Any) -> Any:
+        """Keep the event of a command that was enqueued for `spans`; return the event."""
+        self._noted.append((name, event))
         return event

@@ -272,7 +272,7 @@ decoder, preprocessor = Decoder(engine), Preprocessor(engine, size=8)
 preprocessor.turn.acquire()  # as where another thread is at work during the fork
 tries = {
     "decode": lambda: decoder.decode([]), "preprocess": lambda: preprocessor([]), "new": Engine, "list": devices,
-    "use": lambda: engine.upload(np.zeros(1)), "finish": engine.finish, "trace": engine.trace,
+    "use": lambda: engine.upload(np.zeros(1)), "finish": engine.finish, "spans": engine.spans,
 }
 read, write = os.pipe()
 if os.fork() == 0:
@@ -293,6 +293,6 @@ print(engine.download(x, np.empty(10, np.int32)).sum())
     done = python(code)
     _, refusals, total = done.stdout.splitlines()
     refusals = json.loads(refusals)
-    assert set(refusals) == {"decode", "preprocess", "use", "new", "list", "finish", "trace"}, done.stderr
+    assert set(refusals) == {"decode", "preprocess", "use", "new", "list", "finish", "spans"}, done.stderr
     assert all("was forked" in sentence and "spawn" in sentence for sentence in refusals.values())
     assert total == "135", "the parent works on"
