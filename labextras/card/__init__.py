@@ -10,9 +10,9 @@
 A name is ``smartssd://<card>/<path>?<parameters>``. Without parameters it stands for the bytes of the file. With
 ``size=224`` it stands for ``224·224·3`` numbers, raw: uint8, or float32 from 0 to 1 with ``dtype=float32``; what
 ``tf.io.decode_raw`` and a reshape to ``(224, 224, 3)`` take. A ``.tfrecord`` file with a size holds the same examples,
-with these pixels where the JPEG was. The other parameters:
-``augment=1`` with a ``seed`` (the same image and seed give the same numbers: let the seed change with the epoch),
-``feature`` (which one of a record holds the JPEG; ``image``), and ``timeout`` (seconds, all tries together).
+with these pixels where the JPEG was. The other parameters: ``feature`` (which one of a record holds the JPEG;
+``image``), and ``timeout`` (seconds, all tries together). What is drawn at random anew in each epoch, as augmentation
+is, stays with the host.
 
 So a file whose own name ends like parameters, such as ``q?size=7.jpg``, cannot be named alone: a card does not list it,
 and `uri` refuses it. `labextras.card.root` says what else a card leaves out.

@@ -25,7 +25,7 @@ import msgspec
 from labextras.card import process, protocol, shards
 from labextras.card.protocol import Code, MessageError, Op, Recipe, Refused, Request
 from labextras.card.root import FileFacts, Root
-from labextras.card.worker import COPY_IN, COPY_OUT, Worker, counter
+from labextras.card.worker import COPY_IN, COPY_OUT, Worker
 from labextras.card.writes import Writes
 from labkit.common import processes
 from labkit.sources import framing
@@ -112,7 +112,7 @@ class Server:
         if not _is_shard(path):
             with self.worker.noted(COPY_IN, "read"):
                 data, facts = self.root.stretch(path)
-            pixels = self.worker.submit(data, recipe, counter(path)).result()
+            pixels = self.worker.submit(data, recipe).result()
             return [protocol.STRETCH.pack(0, recipe.nbytes, _version(facts)), pixels]
         facts = self.root.stat(path)
         index = self.index(path, recipe)
@@ -140,7 +140,7 @@ class Server:
             with self.worker.noted(COPY_IN, "read"):
                 record = self.root.read(path, place.byte, place.length)
             example = shards.Example(record, recipe.feature)
-            submitted.append((number, example, self.worker.submit(example.jpeg, recipe, counter(path, number))))
+            submitted.append((number, example, self.worker.submit(example.jpeg, recipe)))
         for number, example, pixels in submitted:
             try:
                 made = pixels.result()

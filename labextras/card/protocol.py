@@ -41,6 +41,7 @@ each other change has a token of its own. A request can be repeated: the card do
 from __future__ import annotations
 
 import enum
+import math
 import os
 import re
 import struct
@@ -193,18 +194,12 @@ class Recipe:
     size : int
         Side of the result in pixels.
     dtype : {"uint8", "float32"}
-    augment : bool
-        Flip and vary brightness and saturation at random, by `seed` and the name of the image.
-    seed : int
-        From 0 to 2**64 - 1.
     feature : str
         Which feature of a record holds the JPEG.
     """
 
     size: int
     dtype: str = "uint8"
-    augment: bool = False
-    seed: int = 0
     feature: str = field(default="image", compare=False)
 
     @property
@@ -220,14 +215,12 @@ class UriParameter(NamedTuple):
     read: Any
     allowed: str
     least: float = 0
-    most: float = 2**64 - 1
+    most: float = math.inf
 
 
 PARAMETERS = {
     "size": UriParameter("[0-9]{1,20}", int, f"a whole number from 1 to {SIZE_LIMIT}", 1, SIZE_LIMIT),
     "dtype": UriParameter("|".join(DTYPES), str, " or ".join(DTYPES)),
-    "augment": UriParameter("[01]", lambda text: text == "1", "0 or 1"),
-    "seed": UriParameter("[0-9]{1,20}", int, "a whole number from 0 to 2**64 - 1"),
     "feature": UriParameter("[A-Za-z0-9_.:-]{1,64}", str, "the name of a feature: up to 64 letters, digits, _ . : -"),
     "timeout": UriParameter(
         r"[0-9]{1,4}(\.[0-9]{1,3})?", float, f"seconds above 0, at most {TIMEOUT_LIMIT_S}", 0.001, TIMEOUT_LIMIT_S
@@ -265,8 +258,6 @@ def recipe(query: str) -> Recipe | None:
     given.pop("timeout", None)
     if given and "size" not in given:
         raise Refused(Code.INVALID_ARGUMENT, f"{', '.join(given)} without a size; allowed: together with size=224")
-    if given.get("seed") and not given.get("augment"):
-        raise Refused(Code.INVALID_ARGUMENT, f"seed is {given['seed']} without augment=1; allowed: both, or none")
     return Recipe(**given) if given else None
 
 
@@ -309,7 +300,7 @@ def uri(name: str, path: str | os.PathLike[str] = "", /, **parameters: Any) -> s
     path : str or path
         From the root of the card: a file, a folder or a pattern.
     **parameters
-        What the card makes of an image, see `labextras.card`: text, or numbers, bools and dtypes of Python and NumPy.
+        What the card makes of an image, see `labextras.card`: text, or numbers and dtypes of Python and NumPy.
 
     Raises
     ------
@@ -321,7 +312,8 @@ def uri(name: str, path: str | os.PathLike[str] = "", /, **parameters: Any) -> s
     if mistaken := split(inside)[1]:
         allowed = "a path without a = behind the last ?, and parameters as arguments, such as size=224"
         raise ValueError(f"the path {inside!r} would be read with the parameters {mistaken!r}; allowed: {allowed}")
-    query = "&".join(f"{key}={_text(key, value)}" for key, value in parameters.items())
+    words = {k: np.dtype(given) if isinstance(given, (type, np.dtype)) else given for k, given in parameters.items()}
+    query = "&".join(f"{key}={word}" for key, word in words.items())
     try:
         recipe(query)
     except Refused as refusal:
@@ -345,10 +337,3 @@ def below(root: Path, path: str | os.PathLike[str]) -> str:
         if Path(given).is_relative_to(place(root)):
             return str(Path(given).relative_to(place(root)))
     raise ValueError(f"{given} is not in {root}, the folder that the card serves")
-
-
-def _text(key: str, value: Any) -> str:
-    """Return a value as a name has it; a bool is allowed for `augment` only."""
-    if key == "augment" and isinstance(value, (bool, np.bool_)):
-        return str(int(value))
-    return str(np.dtype(value) if isinstance(value, (type, np.dtype)) else value)

@@ -6,8 +6,6 @@ While the device works on one batch, requests pile up; they are the next batch. 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import hashlib
 import queue
 import threading
 import time
@@ -37,11 +35,10 @@ _COPIES = {"upload": COPY_IN, "download": COPY_OUT}
 
 
 class Job(NamedTuple):
-    """One image that a client waits for; its random numbers are drawn with the seed and `counter`."""
+    """One image that a client waits for."""
 
     image: bytes
     recipe: Recipe
-    counter: int
     done: Future[memoryview]
 
 
@@ -76,9 +73,9 @@ class Worker:
         self._waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         threading.Thread(target=self._work, name="device", daemon=True).start()
 
-    def submit(self, image: bytes, recipe: Recipe, counter: int = 0) -> Future[memoryview]:
+    def submit(self, image: bytes, recipe: Recipe) -> Future[memoryview]:
         """Return a future of the bytes of one preprocessed image; it raises `Refused` where that failed."""
-        job = Job(image, recipe, counter, Future())
+        job = Job(image, recipe, Future())
         self._waiting.put(job)
         return job.done
 
@@ -113,8 +110,7 @@ class Worker:
             for job in waiting:
                 batches.setdefault(job.recipe, []).append(job)
             for recipe, jobs in batches.items():
-                # Images that are varied at random go one by one: each has random numbers of its own.
-                count = 1 if recipe.augment else max(BATCH_BYTES // recipe.nbytes, 1)
+                count = max(BATCH_BYTES // recipe.nbytes, 1)
                 for first in range(0, len(jobs), count):
                     self._serve(recipe, jobs[first : first + count])
 
@@ -122,7 +118,7 @@ class Worker:
         """Preprocess jobs that ask for the same; where that fails as a whole, each alone: one must not fail others."""
         try:
             with self._turn:
-                outcomes = serve(self.engine, [job.image for job in jobs], recipe, jobs[0].counter)
+                outcomes = preprocessed(self.engine, [job.image for job in jobs], recipe)
                 if self.batches % TAKE_AFTER == 0:
                     self._take()
         except Exception as error:
@@ -141,23 +137,12 @@ class Worker:
                 job.done.set_result(outcome)
 
 
-def serve(engine: Any, images: Sequence[bytes], recipe: Recipe, counter: int = 0) -> list[memoryview | Refused]:
-    """Return the bytes of each preprocessed image, or why there are none; random numbers are drawn with `counter`."""
+def preprocessed(engine: Any, images: Sequence[bytes], recipe: Recipe) -> list[memoryview | Refused]:
+    """Return the bytes of each preprocessed image, or why there are none."""
     from labextras import offload
 
-    options = dataclasses.asdict(recipe)
-    del options["feature"]
-    done = offload.preprocess(images, engine=engine, counter=counter, **options)
+    done = offload.preprocess(images, size=recipe.size, dtype=recipe.dtype, engine=engine)
     return [
         memoryview(np.ascontiguousarray(image)).cast("B") if status.ok else Refused(Code.DATA_LOSS, status.refusal)
         for image, status in zip(done.images, done.status, strict=True)
     ]
-
-
-def counter(name: str, number: int = 0) -> int:
-    """Return what an image's random numbers are drawn with: always the same for one image.
-
-    A hash of 64 bits of its path and, in a shard, the number of its record.
-    """
-    text = f"{name}\0{number}".encode("utf-8", "surrogateescape")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")

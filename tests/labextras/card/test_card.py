@@ -261,7 +261,7 @@ def test_a_socket_needs_a_short_path_of_ones_own(monkeypatch, tmp_path):
         ("a.jpg", {}, "smartssd://card0/a.jpg"),
         ("/a.jpg", {"size": 8}, None),
         ("*/*.jpg", {"size": 8, "dtype": "float32"}, "smartssd://card0/*/*.jpg?size=8&dtype=float32"),
-        ("a.jpg", {"size": 8, "augment": True, "seed": np.int64(3)}, "smartssd://card0/a.jpg?size=8&augment=1&seed=3"),
+        ("a.jpg", {"size": np.int64(8), "timeout": 3}, "smartssd://card0/a.jpg?size=8&timeout=3"),
         (Path("in") / "a.jpg", {}, "smartssd://card0/in/a.jpg"),
         ("?/x?.jpg", {"size": "8"}, "smartssd://card0/?/x?.jpg?size=8"),
         ("x?y=1/..a", {}, "smartssd://card0/x?y=1/..a"),

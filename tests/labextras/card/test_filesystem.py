@@ -80,18 +80,6 @@ opencl = pytest.mark.opencl
 
 
 @opencl
-def test_random_variation_belongs_to_image_and_seed_whoever_shares_the_batch(ssd):
-    names = [name + "&augment=1&seed=7" for name in names_of(ssd, size=cards.SIZE)[:40]]
-    alone = [tf.io.read_file(name).numpy() for name in names]
-    options = tf.data.Options()
-    options.threading.private_threadpool_size = 8
-    together = tf.data.Dataset.from_tensor_slices(names).map(tf.io.read_file, num_parallel_calls=8)
-    assert list(together.with_options(options).as_numpy_iterator()) == alone
-    others = [tf.io.read_file(name.replace("seed=7", "seed=8")).numpy() for name in names]
-    assert all(a != b for a, b in zip(alone, others, strict=True))
-
-
-@opencl
 def test_a_file_without_parameters_is_the_file(ssd, images):
     for name in ("words.txt", "odd/0001.jpg", "empty.txt", "all.tfrecord"):
         assert tf.io.read_file(ssd.uri(name)).numpy() == (images / name).read_bytes()
