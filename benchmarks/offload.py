@@ -75,7 +75,7 @@ def run(dataset: Any, accelerator: Any, warmup: int, steps: int) -> tuple[float,
 
 def exact(names: list[str], files: list[bytes]) -> float:
     """Return the share of the card's bytes that equal those of the twin."""
-    made = twins.preprocess(files, size=SIDE).images
+    made = [twins.preprocess(image, SIDE) for image in twins.decode(files).images]
     got = [np.frombuffer(tf.io.read_file(name).numpy(), np.uint8).reshape(SIDE, SIDE, 3) for name in names]
     return float(np.mean(np.stack(got) == made))
 

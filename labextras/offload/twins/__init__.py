@@ -3,9 +3,9 @@
 A function has the name of its kernel: `resize_bilinear` is the twin of ``kernels/resize_bilinear.cl``, and so on. It
 takes and returns arrays, says its formula and its source, and is slow where slow is clearer.
 
-`decode`, `preprocess` and `try_kernel` have the names of functions of `labextras.offload`, for a machine without a
-device. Nothing uses them in place of a device unasked: a reader writes ``twins.decode`` instead of ``offload.decode``.
-A photo takes about a second. The twins do not know padding after the last block, which the device reports.
+`decode` and `try_kernel` have the names of functions of `labextras.offload`, for a machine without a device. Nothing
+uses them in place of a device unasked: a reader writes ``twins.decode`` instead of ``offload.decode``. A photo takes
+about a second. The twins do not know padding after the last block, which the device reports.
 """
 
 from __future__ import annotations
@@ -15,16 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from labextras.offload.batches import DTYPES, Preprocessed
 from labextras.offload.jpeg import host, huffman
 from labextras.offload.jpeg.decoder import Decoded
 from labextras.offload.jpeg.outcomes import Refusal, Status
 from labextras.offload.opencl.devices import NoDevice, devices
 from labextras.offload.trial import Tried
-from labextras.offload.twins import image_operations
 from labextras.offload.twins.baseline_jpeg import jpeg_color, jpeg_entropy, jpeg_idct, scan
 from labextras.offload.twins.image_operations import (
     normalize_clip,
+    preprocess,
     random_brightness,
     random_brightness_per_pixel,
     random_flip,
@@ -34,7 +33,6 @@ from labextras.offload.twins.own_photo import open_photo
 from labextras.offload.twins.random_numbers import draws, philox
 from labextras.offload.twins.resize import resize_bilinear
 from labextras.offload.twins.token_counter import jpeg_tokens
-from labkit.common.numbers import one_of
 
 __all__ = [
     "decode", "draws", "has_device", "jpeg_color", "jpeg_entropy", "jpeg_idct", "jpeg_tokens", "normalize_clip",
@@ -63,28 +61,6 @@ def decode(images: Sequence[bytes]) -> Decoded:
     """Decode JPEG files as `labextras.offload.decode` does, in NumPy; the status of an image says so."""
     pixels, states = zip(*map(_decoded, images), strict=True) if len(images) else ((), ())
     return Decoded(list(pixels), list(states))
-
-
-def preprocess(
-    images: Sequence[bytes], size: int = 224, dtype: str = "uint8", augment: bool = False, seed: int = 0,
-    counter: int = 0,
-) -> Preprocessed:  # fmt: skip
-    """Decode, resize and augment as `labextras.offload.preprocess` does, in NumPy.
-
-    Raises
-    ------
-    ValueError
-        If the dtype is none of the two.
-    """
-    one_of("dtype", dtype, DTYPES)
-    decoded = decode(images)
-    drawn = draws(len(images), seed, counter) if augment else None
-    made = np.zeros((len(images), size, size, 3), dtype)
-    finish = image_operations.as_bytes if dtype == "uint8" else image_operations.as_float
-    for row, image in enumerate(decoded.images):
-        if image is not None:
-            made[row] = finish(image_operations.preprocess(image, size, drawn, row))
-    return Preprocessed(made, decoded.status, drawn, counter)
 
 
 def _decoded(data: bytes) -> tuple[np.ndarray | None, Status]:

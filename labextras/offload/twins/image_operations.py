@@ -82,14 +82,19 @@ def normalize_clip(levels: np.ndarray, delta: float) -> np.ndarray:
 # resize and brightness do not care about the unit, and saturation depends on ratios alone.
 
 
-def preprocess(image: np.ndarray, size: int, drawn: RandomDraws | None = None, row: int = 0) -> np.ndarray:
-    """Resize and augment one decoded image: the twin of ``preprocess``.
+def preprocess(
+    image: np.ndarray, size: int, dtype: str = "uint8", drawn: RandomDraws | None = None, row: int = 0
+) -> np.ndarray:
+    """Resize and augment one decoded image: the twin of ``preprocess``, and of ``preprocess_bytes``.
 
     Parameters
     ----------
     image : ndarray of uint8, shape (h, w, 3)
     size : int
         Side of the output, pixels.
+    dtype : {"uint8", "float32"}
+        uint8: whole grey levels, halves to the even neighbour, as ``tf.round`` rounds. float32: shares of full
+        brightness in [0, 1], ``level · (1/255)``.
     drawn : labextras.offload.twins.RandomDraws, optional
         None: no augmentation.
     row : int
@@ -97,23 +102,14 @@ def preprocess(image: np.ndarray, size: int, drawn: RandomDraws | None = None, r
 
     Returns
     -------
-    ndarray of float32, shape (size, size, 3)
-        Grey levels from 0 to 255, for `as_float` or `as_bytes`.
+    ndarray of `dtype`, shape (size, size, 3)
     """
     levels = resize.resize_bilinear(image, size, size)
-    if drawn is None:
-        return levels
-    images = flip(levels[None], drawn.flip[row : row + 1])
-    images = brighten(images, drawn.delta[row : row + 1] * np.float32(255))
-    images = saturate(images, drawn.factor[row : row + 1])
-    return np.clip(images[0], np.float32(0), np.float32(255))
-
-
-def as_float(levels: np.ndarray) -> np.ndarray:
-    """Return grey levels as shares of full brightness: ``level · (1/255)``, float32 in [0, 1]."""
+    if drawn is not None:
+        images = flip(levels[None], drawn.flip[row : row + 1])
+        images = brighten(images, drawn.delta[row : row + 1] * np.float32(255))
+        images = saturate(images, drawn.factor[row : row + 1])
+        levels = np.clip(images[0], np.float32(0), np.float32(255))
+    if dtype == "uint8":
+        return np.rint(levels).astype(np.uint8)
     return np.minimum(levels * np.float32(1 / 255), np.float32(1))
-
-
-def as_bytes(levels: np.ndarray) -> np.ndarray:
-    """Return grey levels as whole bytes: the nearest one, halves to the even neighbour, as ``tf.round`` rounds."""
-    return np.rint(levels).astype(np.uint8)

@@ -265,7 +265,7 @@ def test_each_file_compiles_alone(engine, sources):
 
 
 def test_every_kernel_has_a_twin(sources):
-    # Of `…_bytes` and its sister it is one: `labextras.offload.twins.image_operations.as_bytes` of the same levels.
+    # Of `…_bytes` and its sister it is one: `labextras.offload.twins.preprocess`.
     kernels = {re.sub("(_bytes)?(_task)?$", "", name) for text in sources.values() for name in kernels_of(text)}
     assert kernels <= set(reference.__all__)
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from labextras.offload.twins import image_operations
+from labextras.offload import twins
 
 pytestmark = pytest.mark.opencl
 SIZES = [(1, 1), (37, 53), (224, 224), (3, 700), (120, 1999), (2, 2), (1, 9000), (61, 1)]
@@ -126,10 +126,10 @@ def test_halves_are_rounded_to_the_even_neighbour(make):
 @settings(max_examples=20)
 def test_the_kernel_equals_its_twin_bit_for_bit(make, height, width, size, augmented, counter):
     images = noise([(height, width)] * 2, seed=height)
-    for dtype, ready in (("float32", image_operations.as_float), ("uint8", image_operations.as_bytes)):
+    for dtype in ("float32", "uint8"):
         batch = make(size=size, dtype=dtype, augment=augmented).pixels(images, counter)
-        twins = [ready(image_operations.preprocess(image, size, batch.draws, i)) for i, image in enumerate(images)]
-        np.testing.assert_array_equal(batch.images, twins)
+        wanted = [twins.preprocess(image, size, dtype, batch.draws, i) for i, image in enumerate(images)]
+        np.testing.assert_array_equal(batch.images, wanted)
 
 
 @pytest.mark.long
@@ -203,7 +203,7 @@ def test_a_result_that_somebody_holds_is_not_written_again(engine):
     made = Preprocessor(engine, size=16)
     held = [made.pixels(noise([(20, 20)] * 3, seed=i)).images[1, 2:] for i in range(6)]
     for i, part in enumerate(held):
-        twin = image_operations.as_float(image_operations.preprocess(noise([(20, 20)] * 3, seed=i)[1], 16))
+        twin = twins.preprocess(noise([(20, 20)] * 3, seed=i)[1], 16, "float32")
         np.testing.assert_array_equal(part, twin[2:])
 
 
@@ -215,7 +215,7 @@ def test_threads_take_turns(engine):
 
     def work(seed):
         images = noise([(20 + seed, 30)] * 3, seed=seed)
-        twin = image_operations.as_float(image_operations.preprocess(images[2], 24))
+        twin = twins.preprocess(images[2], 24, "float32")
         for _ in range(10):
             if not np.array_equal(made.pixels(images).images[2], twin):
                 wrong.append(seed)
