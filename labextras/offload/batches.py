@@ -5,15 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from labextras.offload.jpeg.outcomes import Status
 from labextras.offload.opencl.engine import Engine
-
-if TYPE_CHECKING:
-    from labextras.offload.twins.random_numbers import RandomDraws
 
 #: Bytes of decoded images in a batch: what an int32 can count.
 MOST_BYTES = 2**31 - 1
@@ -33,16 +30,10 @@ class Preprocessed:
         A failed image is all zeros.
     status : list of labextras.offload.jpeg.outcomes.Status
         One for each image; empty for images that were given as pixels.
-    draws : labextras.offload.twins.random_numbers.RandomDraws or None
-        The random numbers of each image: flip, delta, factor. None without augmentation.
-    counter : int
-        The number of the batch, with which they were drawn.
     """
 
     images: np.ndarray
     status: list[Status]
-    draws: RandomDraws | None
-    counter: int
 
     @property
     def failed(self) -> int:
@@ -57,7 +48,7 @@ class Preprocessed:
     def __repr__(self) -> str:
         """Return how many images there are, of which kind, and how many failed."""
         count, size = self.images.shape[:2]
-        kind = f"{count} images of {size}×{size}, {self.images.dtype}" + ", augmented" * (self.draws is not None)
+        kind = f"{count} images of {size}×{size}, {self.images.dtype}"
         return f"Preprocessed({kind}; {self.fallbacks} decoded by the host, {self.failed} failed)"
 
 

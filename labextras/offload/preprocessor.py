@@ -138,7 +138,6 @@ class Preprocessor:
             count, status = len(images), list[Status]()
             batch = take() if count else None  # this looks at the images, before there is memory for their results
             result = BatchResult(self.engine, (count, self.size, self.size, 3), self.dtype)
-            drawn = random_numbers.draws(count, self.seed, counter) if self.augment else None
             if batch is not None:
                 self._launch(batch, result, counter)
                 status, rest = list(batch.status), [None] * count
@@ -149,7 +148,7 @@ class Preprocessor:
                     self._launch(self._given.take(rest), result, counter)
                 result.fetch(self.engine)
             self.counter += next_one
-            return Preprocessed(result.array[:], status, drawn, counter)
+            return Preprocessed(result.array[:], status)
 
     def _launch(self, batch: Pixels, result: BatchResult, counter: int) -> None:
         """Enqueue the kernel ``preprocess`` over a batch."""
