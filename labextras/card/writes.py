@@ -7,8 +7,7 @@ killed by the next one that may be written to, which tells a leftover by the loc
 bounds all that is unfinished together.
 
 Of two that write one file, the last that commits wins. Appending begins with a copy of the file; COMMIT refuses it
-where the file was changed meanwhile by somebody else, whose bytes would be lost. A folder that is removed with all in
-it is renamed first, so that it is there as a whole or not at all.
+where the file was changed meanwhile by somebody else, whose bytes would be lost.
 """
 
 from __future__ import annotations
@@ -88,17 +87,15 @@ class Writes:
         self._lock = threading.RLock()
         self._mask = os.umask(0o077)
         os.umask(self._mask)
-        self._calls: dict[int, Callable[[str, int], Any]] = {
-            Op.MAKE_FOLDER: lambda name, _: os.mkdir(self.root.place(name)),
-            Op.DELETE: lambda name, _: os.unlink(self.root.place(name)),
-            Op.DELETE_FOLDER: lambda name, _: os.rmdir(self.root.place(name)),
-            Op.DELETE_TREE: self._delete_tree,
-            Op.RENAME: lambda names, _: os.rename(*map(self.root.place, names.split("\0"))),
+        self._calls: dict[int, Callable[..., Any]] = {
+            Op.MAKE_FOLDER: os.mkdir,
+            Op.DELETE: os.unlink,
+            Op.DELETE_FOLDER: os.rmdir,
+            Op.DELETE_TREE: lambda place: shutil.rmtree(place) if os.path.isdir(place) else os.unlink(place),
+            Op.RENAME: os.rename,
         }
         for left in Path(root.unfinished).glob("*"):
-            if left.is_dir():
-                shutil.rmtree(left, ignore_errors=True)
-            elif (handle := process.take(left)) is not None:
+            if (handle := process.take(left)) is not None:
                 left.unlink()
                 os.close(handle)
         self.close()
@@ -122,7 +119,7 @@ class Writes:
             names = [protocol.plain(name) for name in request.name.split("\0")]
             with self._lock, refusing(names[0], "changed"):
                 if token not in self._done:
-                    self._calls[request.op]("\0".join(names), token)
+                    self._calls[request.op](*map(self.root.place, names))
                     self._done.append(token)
         return []
 
@@ -237,16 +234,3 @@ class Writes:
             file = self._open.pop(token, None)
         if file:
             file.close()
-
-    def _delete_tree(self, name: str, token: int) -> None:
-        """Remove a folder with all in it, or a file; it has no name on the card while that lasts."""
-        place, aside = self.root.place(name), os.path.join(self.root.unfinished, f"{token:016x}.removed")
-        if not os.path.isdir(place):
-            return os.unlink(place)
-        os.makedirs(self.root.unfinished, 0o700, exist_ok=True)
-        os.rename(place, aside)
-        try:
-            shutil.rmtree(aside)
-        except OSError:
-            os.rename(aside, place)  # what is left can be seen
-            raise
