@@ -63,11 +63,6 @@ class Elements:
         self._verdict = verdict
         self._manager.start_cancel()
 
-    def close(self) -> None:
-        """Let go of the iterator; what came over its connections is counted before."""
-        self._cluster.count()
-        self._iterator = None
-
     def why_lost(self) -> str | None:
         """Return why no element will come, or None while one may; a server is asked for only after a silence."""
         since = self._since

@@ -66,11 +66,8 @@ def random_brightness(images: np.ndarray, seed: int, counter: int, most: float) 
     NoDevice
         If there is no OpenCL device.
     """
-    from pyopencl import cltypes
-
     n, height, width, _ = images.shape
-    words = [cltypes.make_uint2(*random_numbers.halves(value, what)) for value, what in
-             ((seed, "seed"), (counter, "counter"))]  # fmt: skip
+    words = (np.array(random_numbers.halves(*each), np.uint32) for each in ((seed, "seed"), (counter, "counter")))
     counts = np.int32(n), np.int32(height * width)
     given = np.ascontiguousarray(images, np.float32)
     return _launch("random_brightness", (height * width, n), given, images.shape, *counts, *words, np.float32(most))

@@ -57,8 +57,6 @@ class Tried:
         """Return the sentence, and the compiler's messages where there are some."""
         return self.text if self.ok or not self.log else f"{self.text}\n{self.log}"
 
-    __str__ = __repr__
-
 
 def try_kernel(
     source: str, name: str, arguments: Sequence[Any], size: Sequence[int] | int, *, limit_s: float = 10

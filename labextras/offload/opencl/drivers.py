@@ -42,9 +42,6 @@ CLASHING = ("libLLVM", "libclang-cpp")
 #: What OCL_ICD_VENDORS was before the lab set it, for child processes: they may need another choice.
 _GIVEN = "LABKIT_OPENCL_GIVEN"
 
-#: The folder of `home`, for child processes.
-_HOME = "LABKIT_OPENCL_HOME"
-
 _prepared: set[str] = set()
 _used_by: set[int] = set()
 
@@ -96,12 +93,9 @@ def claim() -> ModuleType:
 # -- folders --------------------------------------------------------------------------------
 
 
-@lru_cache
 def home() -> Path:
     """Return where drivers are listed and kernels kept: ``build/opencl`` of a checkout, else in the user's cache."""
-    if _HOME not in os.environ:
-        os.environ[_HOME] = str(shipped.kept("opencl", writable=True))
-    return Path(os.environ[_HOME])
+    return Path(os.environ.get("LABKIT_OPENCL_HOME") or shipped.kept("opencl", writable=True))
 
 
 def kernel_cache() -> Path:
