@@ -106,12 +106,12 @@ class Server:
         if recipe is None:
             count = min(count, REPLY_LIMIT)
             with self.worker.noted(COPY_IN, "read"):
-                data, facts = self.root.stretch(path, offset, count)
+                data, facts = self.root.read(path, offset, count)
             end = offset + len(data) if len(data) < count else protocol.UNKNOWN
             return [protocol.STRETCH.pack(offset, end, _version(facts)), data]
         if not _is_shard(path):
             with self.worker.noted(COPY_IN, "read"):
-                data, facts = self.root.stretch(path)
+                data, facts = self.root.read(path)
             pixels = self.worker.submit(data, recipe).result()
             return [protocol.STRETCH.pack(0, recipe.nbytes, _version(facts)), pixels]
         facts = self.root.stat(path)
@@ -138,7 +138,7 @@ class Server:
         for number in wanted:
             place = index.places[number]
             with self.worker.noted(COPY_IN, "read"):
-                record = self.root.read(path, place.byte, place.length)
+                record, _ = self.root.read(path, place.byte, place.length)
             example = shards.Example(record, recipe.feature)
             submitted.append((number, example, self.worker.submit(example.jpeg, recipe)))
         for number, example, pixels in submitted:

@@ -122,12 +122,8 @@ class Root:
         finally:
             os.close(handle)
 
-    def read(self, name: str, offset: int = 0, count: int | None = None) -> bytes:
-        """Return `count` bytes of a file from `offset`, fewer at its end; all of them by default."""
-        return self.stretch(name, offset, count)[0]
-
-    def stretch(self, name: str, offset: int = 0, count: int | None = None) -> tuple[bytes, FileFacts]:
-        """Return bytes as `read` does, and the facts of the file that they are from."""
+    def read(self, name: str, offset: int = 0, count: int | None = None) -> tuple[bytes, FileFacts]:
+        """Return `count` bytes of a file from `offset`, fewer at its end, all of them by default; and its facts."""
         with self.open(name) as handle, refusing(name):
             facts = FileFacts.of(os.fstat(handle))
             left = max(facts.length - offset, 0)

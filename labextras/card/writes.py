@@ -157,7 +157,7 @@ class Writes:
         if appends:
             file.appends_to, file.begun = facts, facts.length
             try:
-                while piece := self.root.read(name, file.length, protocol.PIECE_LIMIT) if facts.length else b"":
+                while piece := self.root.read(name, file.length, protocol.PIECE_LIMIT)[0] if facts.length else b"":
                     self._write(token, file.length, piece, client)
             except Refused:
                 self._drop(token)

@@ -13,7 +13,6 @@ import numpy as np
 
 from labextras.cluster.elements import ClusterError, Elements
 from labextras.cluster.servers import ClusterServer
-from labkit.common.errors import error_text
 from labkit.recording.processor_clock import Sampler
 from labkit.recording.tfdata.driver import Session, check_length
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
@@ -140,9 +139,8 @@ class ClusterSession(Session):
         return {"transfer": f"fewer bytes over the network.{size} {cast}; and {packed}."}
 
     def failed(self, label: str, where: str, error: BaseException) -> ClusterError:
-        """Return the error of a pipeline as that of a recording."""
-        text = str(error) if isinstance(error, ClusterError) else error_text(error)[:300]
-        return ClusterError(f"{label} failed at {where}: {text}")
+        """Return the error of a pipeline, which `Elements` has put in words, as that of a recording."""
+        return ClusterError(f"{label} failed at {where}: {error}")
 
 
 def _produced(worker: Trace) -> np.ndarray:

@@ -35,21 +35,12 @@ class Preprocessed:
     images: np.ndarray
     status: list[Status]
 
-    @property
-    def failed(self) -> int:
-        """Images that are all zeros, since they could not be decoded."""
-        return sum(not status.ok for status in self.status)
-
-    @property
-    def fallbacks(self) -> int:
-        """Images that the host decoded, since the device's decoder does not support them."""
-        return sum(status.where == "host" for status in self.status)
-
     def __repr__(self) -> str:
-        """Return how many images there are, of which kind, and how many failed."""
+        """Return how many images there are, of which kind, how many the host decoded, and how many failed."""
         count, size = self.images.shape[:2]
+        host, failed = (sum(where == status.where for status in self.status) for where in ("host", "none"))
         kind = f"{count} images of {size}×{size}, {self.images.dtype}"
-        return f"Preprocessed({kind}; {self.fallbacks} decoded by the host, {self.failed} failed)"
+        return f"Preprocessed({kind}; {host} decoded by the host, {failed} failed)"
 
 
 @dataclass(frozen=True, eq=False)
