@@ -43,13 +43,10 @@ class DistributedRun:
         What it returned in each process, in their order.
     deaths : list of Death
         Who died on the way; all processes were started again after each death.
-    messages : list of str
-        What the survivors of each death said, in sentences.
     """
 
     results: list[Any]
     deaths: list[Death]
-    messages: list[str]
 
     @property
     def trace(self) -> Trace:
@@ -171,19 +168,17 @@ class Processes(contextlib.AbstractContextManager):
         packed = pack((program, settings), f"{name}, with its arguments and what it uses,")
         job = {"program": packed, "folder": os.getcwd(), "path": sys.path}
         deaths: list[Death] = []
-        messages: list[str] = []
         for attempt in itertools.count():
             outcomes, died, warned = self._attempt(job | {"attempt": attempt}, count, timeout_s)
             words = [f"process {n} said: {o.result}" for n, o in sorted(outcomes.items()) if not o.done]
             late = sorted({*range(count)} - {*outcomes, *died})
             words += [f"process {n} had not ended {timeout_s:g} s later, and was ended" for n in late]
             if not died and not words:
-                return DistributedRun([_read(index, outcomes[index]) for index in range(count)], deaths, messages)
+                return DistributedRun([_read(index, outcomes[index]) for index in range(count)], deaths)
             if not died or attempt == restarts:
                 print("".join(warned), end="")  # where a restart helps, nobody misses them
                 raise ClusterError("; ".join([*map(str, died.values()), *words]))
             deaths += died.values()
-            messages += words
 
     def _attempt(
         self, job: dict[str, Any], count: int, timeout_s: float

@@ -40,7 +40,7 @@ def lanes_of(trace):
 
 
 def test_who_waits_in_an_all_reduce_is_idle_and_says_for_whom():
-    timeline = Timeline(DistributedRun([FAST, SLOW], [], []).trace)
+    timeline = Timeline(DistributedRun([FAST, SLOW], []).trace)
     lanes = lanes_of(timeline.trace)
     # It computes 2 + 2 ms, and sums 1 + 1 ms; alone it would be called busy for all of the 17 ms.
     assert Timeline(FAST).busy == 1
@@ -67,25 +67,25 @@ def test_who_waits_in_an_all_reduce_is_idle_and_says_for_whom():
 
 
 def test_the_waits_in_a_step_are_no_waits_for_a_batch():
-    timeline = Timeline(DistributedRun([FAST, SLOW], [], []).trace)
+    timeline = Timeline(DistributedRun([FAST, SLOW], []).trace)
     assert (timeline.waits.total_ns, timeline.steps) == (0, 2)
     assert timeline.parts_ms == (0, 17 / 2)
 
 
 def test_images_are_those_of_all_processes_and_nobody_of_them_is_another_program():
-    run = DistributedRun([FAST, SLOW, SLOW], [], []).trace.run
+    run = DistributedRun([FAST, SLOW, SLOW], []).trace.run
     assert (run.images, run.batch_size, run.host.others) == (96, 48, None)
-    assert Timeline(DistributedRun([FAST, SLOW], [], []).trace).images_per_s == pytest.approx(64 / 0.017)
+    assert Timeline(DistributedRun([FAST, SLOW], []).trace).images_per_s == pytest.approx(64 / 0.017)
     # Process 1 was watched later: its window begins with the second step, and ends when it ends.
     start, end = FAST.window_ns
     late = FAST.slice(start + 11 * MS, end).with_run(window_ns=(start + 11 * MS, end + 4 * MS), images=16)
-    both = DistributedRun([FAST, late], [], []).trace
+    both = DistributedRun([FAST, late], []).trace
     assert both.window_ns == (start + 11 * MS, end), "both were watched"
     assert both.run.images == round(32 * 6 / 17) + 16
-    apart = DistributedRun([FAST, process([(1, 2, 105)], late_at=100)], [], []).trace
+    apart = DistributedRun([FAST, process([(1, 2, 105)], late_at=100)], []).trace
     assert apart.run.images == 32
-    assert DistributedRun([FAST, process([(0, 1, 2)], images=None)], [], []).trace.run.images is None
-    assert DistributedRun([FAST], [], []).trace.run == FAST.run
+    assert DistributedRun([FAST, process([(0, 1, 2)], images=None)], []).trace.run.images is None
+    assert DistributedRun([FAST], []).trace.run == FAST.run
 
 
 def test_processes_that_never_meet_keep_their_spans():
