@@ -140,11 +140,12 @@ class Reader:
     address : str
         Host and port.
     timeout_s : float
-        Seconds to wait for an answer, and for each piece of it.
+        Seconds that a whole answer may take, from the request to its last byte.
     retries : int
         How often it asks again after a 429, 500, 502, 503 or 504, a timeout, or a connection that broke.
     backoff_s : float
-        Seconds before it asks again; twice as long each further time.
+        Seconds before it asks again; twice as long each further time. It waits longer where a busy server says so
+        (``Retry-After``), up to `timeout_s`.
 
     Raises
     ------
@@ -168,9 +169,11 @@ class Reader:
             One sentence that names the object, what the server did, and what to do.
         """
         name = name.decode() if isinstance(name, bytes) else name
+        wait_s = 0.0
         for again in range(self.retries + 1):
             if again:
-                time.sleep(self.backoff_s * 2 ** (again - 1))
+                time.sleep(max(wait_s, self.backoff_s * 2 ** (again - 1)))
+            wait_s = 0.0
             try:
                 status, head, data = self._ask(name)
             except TimeoutError:
@@ -191,6 +194,8 @@ class Reader:
                 if status not in _BUSY | _FAILED:
                     do = "check the name" if status == 404 else "to ask again does not help, see why it is not sent"
                     raise ObjectError(f"object {name}: the server at {self.address} answers {status}; {do}")
+                pause = head.get("Retry-After", "")
+                wait_s = min(float(pause), self.timeout_s) if pause.isdecimal() else 0.0
                 problem = f"did not come, the server failed ({status}); see whether it works, or read it later"
                 if status in _BUSY:
                     problem = f"was refused, the server is busy ({status}); read with fewer connections, or later"
@@ -225,16 +230,24 @@ class Reader:
         """Return status, header and body of one answer, over the connection of this thread of this process."""
         own = os.getpid(), threading.get_ident()
         link = self._links.pop(own, None) or http.client.HTTPConnection(self.address, timeout=self.timeout_s)
+        until, data = time.monotonic() + self.timeout_s, bytearray()
         with contextlib.ExitStack() as unless_whole:
             # What is left of an answer must not be taken for the next one.
             unless_whole.callback(link.close)
             # Python's server takes two slashes at the beginning for one.
             link.request("GET", "/" + quote(name, safe="" if name.startswith("/") else "/"))
+            line = link.sock
+            line.settimeout(self.timeout_s)
             with link.getresponse() as answer:
-                data = answer.read()
+                while answer.length != 0 and not answer.isclosed():
+                    # The time of one piece bounds no answer that comes in many.
+                    line.settimeout(max(until - time.monotonic(), 1e-6))
+                    data += answer.read1(1 << 20)
+            if answer.length:
+                raise http.client.IncompleteRead(bytes(data), answer.length)
             unless_whole.pop_all()
         self._links[own] = link
-        return answer.status, answer.headers, data
+        return answer.status, answer.headers, bytes(data)
 
 
 # -- the process of the server -----------------------------------------------------------------------

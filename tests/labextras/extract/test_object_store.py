@@ -91,14 +91,16 @@ def test_an_object_that_does_not_arrive_ends_in_one_sentence(faulty, name, words
 
 
 class Raw(BaseHTTPRequestHandler):
-    """Answers with the bytes that a test lays out, the last of them again and again."""
+    """Answers with the bytes that a test lays out, the last of them again and again; several parts come slowly."""
 
     protocol_version = "HTTP/1.1"
 
     def do_GET(self):
         self.server.clients.append(self.client_address)
         answer = self.server.answers[min(len(self.server.clients), len(self.server.answers)) - 1]
-        self.wfile.write(b"HTTP/1.1 " + answer)
+        for part in answer if isinstance(answer, list) else [answer]:
+            self.wfile.write(b"HTTP/1.1 " * (part[:3].isdigit()) + part)
+            time.sleep(0.05 * isinstance(answer, list))
         self.close_connection = b"Connection: close" in answer
 
     def log_message(self, *_):
@@ -120,8 +122,8 @@ def raw():
 GOOD = b"200 OK\r\nContent-Length: 1\r\n\r\nx"
 
 
-def of_status(status):
-    return f"{status} Words\r\nContent-Length: 0\r\n\r\n".encode()
+def of_status(status, more=""):
+    return f"{status} Words\r\n{more}Content-Length: 0\r\n\r\n".encode()
 
 
 def test_a_server_that_does_not_start_says_why(monkeypatch):
@@ -157,6 +159,15 @@ def test_bytes_that_are_packed_are_not_taken_for_the_object(raw, encoding, kept)
             raw[1]().read("a")
 
 
+@pytest.mark.long
+def test_an_answer_that_comes_byte_by_byte_is_bounded(raw):
+    """No byte is late, and all of them together take twice as long as an answer may."""
+    raw[0].answers = [[b"200 OK\r\nContent-Length: 40\r\n\r\n", *[b"x"] * 40]]
+    with pytest.raises(ObjectError, match=r"object slow gave no answer within 1 s; .*asked 2 times"):
+        raw[1](timeout_s=1, retries=1).read("slow")
+    assert raw[1](timeout_s=60).read("slow") == b"x" * 40
+
+
 @pytest.mark.parametrize(
     ("status", "words"),
     [
@@ -181,12 +192,13 @@ def test_what_may_be_over_in_a_moment_is_asked_again_and_nothing_else(raw, statu
         assert reader(retries=1).read("a") == b"x"
 
 
-def test_each_further_time_it_waits_twice_as_long(raw, monkeypatch):
-    raw[0].answers, waits = [of_status(503)], []
+@pytest.mark.parametrize("answered", ["7", "1000", "Wed, 21 Oct 2026 07:28:00 GMT"])
+def test_a_busy_server_may_say_when_to_ask_again(raw, answered, monkeypatch):
+    raw[0].answers, waits = [of_status(503, f"Retry-After: {answered}\r\n")], []
     monkeypatch.setattr(object_store.time, "sleep", lambda s: waits.append(s) if s else None)
     with pytest.raises(ObjectError, match=r"busy \(503\)"):
-        raw[1](retries=2, backoff_s=0.25).read("a")
-    assert waits == [0.25, 0.5]
+        raw[1](timeout_s=20, retries=2, backoff_s=0.25).read("a")
+    assert waits == {"7": [7, 7], "1000": [20, 20]}.get(answered, [0.25, 0.5])
 
 
 def test_an_address_that_is_none_is_named():
