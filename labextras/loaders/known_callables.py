@@ -72,6 +72,7 @@ KNOWN = [
     Known("keras.src.trainers.data_adapters.py_dataset_adapter", "get_index", "fetch a batch", "map"),
     Known("tensorflow.python.data.ops.iterator_ops", "OwnedIterator.__next__", TF_DATA, "map"),
     Known("nvidia.dali.pipeline", "Pipeline.share_outputs", "DALI's threads", "map"),
+    Known("nvidia.dali.pipeline", "Pipeline.run", "DALI's threads", "map"),
     Known("nvidia.dali.pipeline", "Pipeline.schedule_run", "DALI: order batches", OWN_WORK),
 ]
 

@@ -11,12 +11,14 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from labkit.timeline.run import LoaderFacts
 
 
 def can_be_driven(loader: Any) -> bool:
     """Tell whether something is a loader: what gives batches one after the other, and is no plain data."""
-    if _is(loader, *_FRAMEWORKS["keras"]):
+    if _is(loader, "keras", "PyDataset") or _is(loader, "nvidia", "Pipeline"):
         return True
     kind = type(loader)
     plain = kind.__module__ == "builtins" and not isinstance(loader, Iterator)
@@ -73,8 +75,8 @@ class Loader:
     Parameters
     ----------
     loader : iterable
-        A PyTorch ``DataLoader``, a Grain ``DataLoader``, ``MapDataset`` or ``IterDataset``, an iterator of DALI, a
-        Keras ``PyDataset``, or any other iterable of batches.
+        A PyTorch ``DataLoader``, a Grain ``DataLoader``, ``MapDataset`` or ``IterDataset``, an iterator or a pipeline
+        of DALI, a Keras ``PyDataset``, or any other iterable of batches.
 
     Attributes
     ----------
@@ -142,6 +144,8 @@ class Loader:
             self._kept = adapter(self.loader, class_weight=None)
             self._kept.on_epoch_begin()  # as fit() does: it may shuffle, or read the next part of the data
             return self._kept._get_iterator()
+        if _is(self.loader, "nvidia", "Pipeline") and not hasattr(self.loader, "__iter__"):
+            return (tuple(map(_dali_arrays, outputs)) for outputs in iter(self.loader.run, None))
         if _is_sequence(self.loader) and hasattr(self.loader, "__len__"):
             return (self.loader[number] for number in range(len(self.loader)))
         return iter(self.loader)
@@ -219,7 +223,7 @@ def _shut_down(iterator: Any) -> None:
 _FRAMEWORKS = {
     "torch": ("torch", "DataLoader"),
     "grain": ("grain", "DataLoader", "MapDataset", "IterDataset", "DatasetIterator", "PyGrainDatasetIterator"),
-    "dali": ("nvidia", "_DaliBaseIterator", "DALIGenericIterator"),
+    "dali": ("nvidia", "_DaliBaseIterator", "DALIGenericIterator", "Pipeline"),
     "keras": ("keras", "PyDataset"),
 }
 
@@ -227,3 +231,13 @@ _FRAMEWORKS = {
 def _is(loader: Any, module: str, *names: str) -> bool:
     """Tell whether something is of a class of this name, or of one below it, that the module defines."""
     return any(kind.__name__ in names and kind.__module__.split(".")[0] == module for kind in type(loader).__mro__)
+
+
+def _dali_arrays(part: Any) -> Any:
+    """Return what DALI made, on the processor or on the device, as an array; of several sizes as one of arrays."""
+    part = part.as_cpu()
+    if part.is_dense_tensor():
+        return part.as_array()
+    several = np.empty(len(part), object)
+    several[:] = [part.at(place) for place in range(len(part))]
+    return several

@@ -9,12 +9,14 @@ import re
 import tempfile
 import time
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import photos_on_disk as disk
 import psutil
 import pytest
 from crowd import starved
+from PIL import Image
 from tqdm import tqdm
 
 import labkit
@@ -409,16 +411,42 @@ def test_dali_is_work_that_its_threads_do(paths):
         data, labels = fn.readers.file(files=paths, labels=list(range(len(paths))), name="photos")
         return fn.resize(fn.decoders.image(data, device="cpu", output_type=types.RGB), size=(64, 64)), labels
 
-    trace = labkit.record(DALIGenericIterator([photos()], ["image", "label"], reader_name="photos"), STEP, steps=6)
-    timeline = labkit.Timeline(trace)
-    assert timeline.stalls.cause == "prep"
-    assert timeline.stalls.blame == "DALI's threads"
-    assert timeline.stalls.unexplained < 0.2
-    assert trace.run.batch_size == disk.BATCH
+    for loader in (DALIGenericIterator([photos()], ["image", "label"], reader_name="photos"), photos()):
+        trace = labkit.record(loader, STEP, steps=6)
+        timeline = labkit.Timeline(trace)
+        assert timeline.stalls.cause == "prep"
+        assert timeline.stalls.blame == "DALI's threads"
+        assert timeline.stalls.unexplained < 0.2
+        assert trace.run.batch_size == disk.BATCH
     # It goes back to its first photo, although DALI does so only at the end of an epoch.
     again = DALIGenericIterator([photos()], ["image", "label"], reader_name="photos")
     first, second = (labkit.record(again, STEP, warmup=1, steps=3).run.work for _ in range(2))
     assert first.labels.digest == second.labels.digest
+
+
+@pytest.mark.parametrize("size", [None, 64])
+def test_a_pipeline_of_dali_is_any_class_of_them_with_photos_of_any_size_on_any_device(tmp_path, size):
+    from nvidia.dali import Pipeline, fn
+
+    files = []
+    for number in range(2 * disk.BATCH):
+        files.append(str(tmp_path / f"{number}.jpg"))
+        Image.new("RGB", (40 + number, 30)).save(files[-1])
+
+    class Train(Pipeline):
+        def define_graph(self):
+            data, labels = fn.readers.file(files=files, labels=list(range(len(files))))
+            photos = fn.decoders.image(data, device="cpu")
+            return (fn.resize(photos, size=(size, size)) if size else photos), labels
+
+        def run(self):
+            """Return lists of DALI as on a GPU, which can only be copied to the processor."""
+            return tuple(SimpleNamespace(as_cpu=lambda part=part: part) for part in super().run())
+
+    trace = labkit.record(Train(disk.BATCH, 2, None), STEP, steps=4)
+    assert trace.run.batch_size == disk.BATCH
+    assert trace.run.work.components[0].shape == ((size, size, 3) if size else ())
+    assert str(trace.run.loader).startswith("DALI Train")
 
 
 # -- side by side
