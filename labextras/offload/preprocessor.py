@@ -71,11 +71,8 @@ class Preprocessor:
         self, engine: Engine | None = None, size: int = 224, dtype: str = "float32", augment: bool = False,
         seed: int = 0, counter: int = 0,
     ) -> None:  # fmt: skip
-        with contextlib.suppress(TypeError):  # what names no dtype is refused as it is
-            dtype = np.dtype(dtype).name
-        self.size, self.dtype = whole("size", size, *SIZES, unit="of pixels"), np.dtype(one_of("dtype", dtype, DTYPES))
-        self.augment, self.seed = bool(augment), random_numbers.word64("seed", seed)
-        self.counter = random_numbers.word64("counter", counter)
+        self.size, kind, self.augment, self.seed = _checked(size, dtype, augment, seed)
+        self.dtype, self.counter = np.dtype(kind), random_numbers.word64("counter", counter)
         self.engine = engine or Engine()
         self._given = Gathered(self.engine)
         self.turn = threading.Lock()
@@ -207,21 +204,32 @@ def tables(engine: Engine, layout: np.ndarray, size: int) -> tuple[Any, Any, Any
     return engine.upload(jobs), first, share
 
 
+def _checked(size: Any, dtype: Any, augment: Any, seed: Any) -> tuple[int, str, bool, int]:
+    """Return the arguments of a `Preprocessor` in one form each, so that equal ones are the same to a cache."""
+    with contextlib.suppress(TypeError):  # what names no dtype is refused as it is
+        dtype = np.dtype(dtype).name
+    one_of("dtype", dtype, DTYPES)
+    return whole("size", size, *SIZES, unit="of pixels"), dtype, bool(augment), random_numbers.word64("seed", seed)
+
+
 _shared_engine = lru_cache(maxsize=1)(Engine)
-_kept = lru_cache(maxsize=8, typed=True)(Preprocessor)  # to a cache without types, True is 1
+_kept = lru_cache(maxsize=8)(Preprocessor)
 
 
 def preprocess(
-    images: Sequence[bytes], size: int = 224, dtype: str = "uint8", engine: Engine | None = None
-) -> Preprocessed:
-    """Decode and resize JPEGs in one call; for many batches, and to augment them, keep a `Preprocessor`.
+    images: Sequence[bytes], size: int = 224, dtype: str = "uint8", engine: Engine | None = None,
+    augment: bool = False, seed: int = 0, counter: int = 0,
+) -> Preprocessed:  # fmt: skip
+    """Decode, resize and, if asked, augment JPEGs in one call; for many batches keep a `Preprocessor`.
 
     Parameters
     ----------
     images : sequence of bytes
         Whole JPEG files.
-    size, dtype, engine
+    size, dtype, engine, augment, seed
         As for `Preprocessor`; the engine is by default one that all calls share.
+    counter : int
+        Number of the batch.
 
     Returns
     -------
@@ -232,4 +240,5 @@ def preprocess(
     ValueError
         If an argument is not possible.
     """
-    return _kept(engine or _shared_engine(), size, dtype)(images)
+    checked = _checked(size, dtype, augment, seed)
+    return _kept(engine or _shared_engine(), *checked)(images, random_numbers.word64("counter", counter))
