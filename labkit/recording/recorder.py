@@ -27,7 +27,6 @@ from labkit.pipelines.op_sizes import made
 from labkit.pipelines.options import changed
 from labkit.pipelines.structure import is_dataset, written
 from labkit.recording.accelerators import check_accelerator, modelled
-from labkit.recording.tfdata import xplane
 from labkit.recording.tfdata.driver import (
     Drive,
     RecordingError,
@@ -41,6 +40,7 @@ from labkit.recording.tfdata.driver import (
 from labkit.timeline.intervals import union
 from labkit.timeline.run import Accelerator, Host, Measure, ProcessorTime, Profile, ThreadTime, Totals
 from labkit.timeline.trace import VALIDATION, Trace
+from labkit.timeline.wording import short_op
 
 __all__ = ["RecordingError", "graph", "record"]
 
@@ -399,7 +399,7 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
     used = {trace.names[i] for i in np.unique(trace.name).tolist()}
     profiler = run.spans.run.profiler
     return trace.with_run(
-        storage="modelled" if any(map(xplane.is_modelled_read, used)) else None,
+        storage="modelled" if any(short_op(name) == "modelled storage" for name in used) else None,
         steps=len(stamps),
         images=images,
         window_ns=window,

@@ -86,23 +86,24 @@ class Described:
         """
         run, lines = self.run, []
 
-        def row(label: str, text: str) -> None:
-            """Add a labelled row, broken where a notebook or a terminal would break it less well."""
-            text = f"  {label:<17} {text}"
+        def add(text: str) -> None:
+            """Add a text, broken where a notebook or a terminal would break it less well."""
             lines.append(textwrap.fill(text, _WIDTH, subsequent_indent=" " * 20, break_long_words=False))
 
-        first = f"Timeline{f' of {run.name!r}' if run.name else ''}: {first_line(self)}"
-        lines.append(textwrap.fill(first, _WIDTH, subsequent_indent=" " * 20, break_long_words=False))
+        def row(label: str, text: str) -> None:
+            """Add a labelled row, if it says something."""
+            if text:
+                add(f"  {label:<17} {text}")
+
+        add(f"Timeline{f' of {run.name!r}' if run.name else ''}: {first_line(self)}")
         if run.of_cycles:
             return "\n".join([*lines, *_lanes(self.lanes, _LINES)])
         if self.steps and self.span_ns and self.explain:
             row("what to change", self.stalls.advice)
         lines.append("")
         row("run", provenance(run))
-        if run.accelerator.describe:
-            row("accelerator", run.accelerator.describe)
-        if run.loader:
-            row("loader", str(run.loader))
+        row("accelerator", run.accelerator.describe or "")
+        row("loader", str(run.loader or ""))
         if run.loader and run.tree:
             tree, images = run.tree, run.job.images if run.job else run.images
             each = f"{duration(1e9 * tree.cpu_s / images)} of the processor per {run.noun}, " if images else ""
@@ -113,8 +114,7 @@ class Described:
         if not any(len(lane) for lane in self.lanes):
             return "\n".join([*lines, "no spans: nothing was recorded in the window"])
         row("accelerator busy", f"{percent(self.busy)}, idle for {duration(self.idle_ns)}")
-        if words := remarks(run):
-            row("recording", words)
+        row("recording", remarks(run))
         if self.steps:
             wait, train = self.parts_ms
             wait, train, step = (duration(1e6 * ms) for ms in (wait, train, self.step_ms))
@@ -130,8 +130,7 @@ class Described:
             ready = "" if queued is None else f"; ready threads of this process waited {queued / 1e6:,.0f} ms for one"
             took = other_programs.took(others, run.host.cpus).removeprefix("other programs ")
             row("other programs", f"{took}{ready}")
-        if threads := thread_note(run):
-            row("threads", threads)
+        row("threads", thread_note(run))
         gaps = self.gaps.largest(_GAPS)
         more = f" (of {len(self.gaps):,})" if len(self.gaps) > len(gaps) else ""
         row("largest gaps", (" · ".join(map(str, gaps)) or "none") + more)

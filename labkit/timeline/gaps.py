@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from labkit.timeline.intervals import Intervals, complement, median_ms, overlap, union
+from labkit.timeline.intervals import Intervals, complement, overlap, union
 from labkit.timeline.lanes import cut
 from labkit.timeline.trace import Trace
 from labkit.timeline.wording import duration
@@ -107,12 +107,11 @@ class Marks(NamedTuple):
     @property
     def median_ms(self) -> float:
         """Median length in milliseconds; 0 without any."""
-        return median_ms(self.end - self.start)
+        return float(np.median(self.end - self.start)) / 1e6 if len(self.start) else 0.0
 
     def number_at(self, place: np.ndarray) -> np.ndarray:
         """Return the step number at each position, -1 outside."""
-        inside = (place >= 0) & (place < len(self.number))
-        return np.where(inside, np.r_[self.number, np.int64(-1)][np.where(inside, place, -1)], -1)
+        return np.r_[np.int64(-1), self.number, np.int64(-1)][np.clip(place, -1, len(self.number)) + 1]
 
 
 def find_gaps(busy: Intervals, waits: Marks, trains: Marks, span_ns: int) -> Gaps:

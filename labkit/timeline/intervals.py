@@ -24,11 +24,6 @@ class Intervals(NamedTuple):
         return int((self.end - self.start).sum())
 
 
-def median_ms(lengths_ns: np.ndarray) -> float:
-    """Return the median of some lengths in nanoseconds as milliseconds; 0 without any."""
-    return float(np.median(lengths_ns)) / 1e6 if len(lengths_ns) else 0.0
-
-
 def union(start: np.ndarray, end: np.ndarray) -> Intervals:
     """Merge intervals in any order into disjoint ones; those that touch become one.
 

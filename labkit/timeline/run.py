@@ -230,12 +230,6 @@ class ProcessorTime(_Checked):
     consumer_ns: int | None = None
     converting: float = 0.0
 
-    def __post_init__(self) -> None:
-        """Check that each sample is whole."""
-        super().__post_init__()
-        if len(self.at_ns) != len(self.cpu_ns):
-            raise ValueError(f"at_ns has {len(self.at_ns)} entries and cpu_ns {len(self.cpu_ns)}; allowed: as many")
-
 
 @dataclass(frozen=True)
 class OpTime(_Checked):

@@ -7,6 +7,7 @@ trace carries that word, and the text of a `Timeline` begins with it.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from functools import cached_property
 
@@ -157,9 +158,8 @@ class Timeline(Described):
     @cached_property
     def stalls(self) -> causes.Stalls:
         """Shares of the window by cause, the op to blame, and what to change."""
-        return causes.stalls(
-            causes.Pipeline(self.causes, self.lanes, self.run, self.steps, self.overlap_ns, self.efforts)
-        )
+        facts = self.causes, self.lanes, self.run, self.steps, self.overlap_ns, self.efforts
+        return causes.stalls(causes.Pipeline(*facts), self.timed)
 
     @cached_property
     def split(self) -> causes.Split:
@@ -257,21 +257,20 @@ class Timeline(Described):
         ValueError
             As `per_image_ms`.
         """
-        found: dict[str, float] = {}
+        found: Counter[str] = Counter()
         for (op, _), ms in self._ops_ms.items():
-            found[op] = found.get(op, 0) + ms
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+            found[op] += ms
+        return dict(found.most_common())
 
     @cached_property
     def _ops_ms(self) -> dict[tuple[str, str], float]:
         """Milliseconds of thread time per image and (operation, category) of `per_image_ms`, longest first."""
         kinds = self.per_image_ms
-        found: dict[tuple[str, str], float] = {}
+        found: Counter[tuple[str, str]] = Counter()
         for (category, name), own in self.work_ns_by_name.items():
             if category in kinds:
-                key = short_op(name), category
-                found[key] = found.get(key, 0) + own / 1e6 / self.images
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+                found[short_op(name), category] += own / 1e6 / self.images
+        return dict(found.most_common())
 
     @cached_property
     def pipeline_busy(self) -> Intervals:

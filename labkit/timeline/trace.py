@@ -11,7 +11,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -50,10 +49,6 @@ THREAD_KINDS = ("consumer", "script", "pipeline", "device", "host", "unit")
 VALIDATION = "validation"
 
 _FORMAT = "labkit-trace-2"
-#: Errors when a damaged or foreign file is read: from its stream, its JSON, its structure, or its numbers.
-_UNREADABLE = (
-    OSError, EOFError, zlib.error, ValueError, RecursionError, LookupError, TypeError, AttributeError, OverflowError,
-)  # fmt: skip
 
 
 class Thread(NamedTuple):
@@ -310,7 +305,7 @@ class Trace:
             columns = {c: np.array(document["columns"][c], dtype) for c, dtype in cls.DTYPES.items()}
             threads = tuple(Thread(*t) for t in document["threads"])
             return cls(**columns, names=tuple(document["names"]), threads=threads, run=Run(**document["run"]))
-        except _UNREADABLE as error:
+        except Exception as error:  # of its stream, its JSON, its structure, or its numbers
             raise ValueError(f"{path} is not a trace saved by labkit ({_FORMAT}): {error}") from error
 
 

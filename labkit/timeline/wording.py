@@ -32,6 +32,8 @@ REQUESTED = "element from "
 
 #: Nodes that read files one after the other, in the word that readers know them by.
 FILE_READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
+#: They, and the others that unpack or parse while they read; the last two read what an earlier run has written.
+READERS = (*FILE_READERS, "CSV", "SnapshotDatasetReader", "FileCacheImpl")
 
 #: The name of the time in which a stream of a circuit holds a value that nobody takes.
 BLOCKED = "blocked"

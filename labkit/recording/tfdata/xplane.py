@@ -21,7 +21,7 @@ from labkit.timeline.intervals import inside, union
 from labkit.timeline.nesting import depths, owners
 from labkit.timeline.run import Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
-from labkit.timeline.wording import COPIED, NETWORK, REQUESTED, WITH_CONSUMER, is_network, is_op_type
+from labkit.timeline.wording import COPIED, NETWORK, READERS, REQUESTED, WITH_CONSUMER, is_network, is_op_type, short_op
 
 #: The marks that the recorder sets around each wait and each train step; their thread is the consumer.
 WAIT_MARK, TRAIN_MARK = "labkit wait", "labkit train"
@@ -33,8 +33,6 @@ IN_CONSUMER = f"tf.data {WITH_CONSUMER}"
 
 _WAIT, _TRAIN, _OTHER = (CATEGORIES.index(c) for c in ("wait", "train", "other"))
 _BATCH = re.compile(r"(Padded)?Batch(V\d+)?")
-# Sources that take bytes from storage: files of records and lines, what was saved, and a cache in a file.
-_SOURCES = ("TFRecord", "TextLine", "FixedLengthRecord", "CSV", "SnapshotDatasetReader", "FileCacheImpl")
 _PROCESS, _DONE = "ExecutorState::Process", "ExecutorDoneCallback"
 #: What tf.data service calls a request for an element: from before it is sent until the element is there.
 _REQUEST = "GetDataServiceElement"
@@ -94,8 +92,8 @@ def category(name: str) -> str | None:
     if name.startswith("Iterator::"):
         leaf = plain(name).rpartition("::")[2]
         # Copying a batch together is work of a batch node's own; a node that maps or batches in other threads waits.
-        return "batch" if _BATCH.fullmatch(leaf) else "read" if leaf in _SOURCES else "iterator"
-    if is_modelled_read(name):
+        return "batch" if _BATCH.fullmatch(leaf) else "read" if leaf in READERS else "iterator"
+    if short_op(name) == "modelled storage":
         return "read"
     if name == _REQUEST:
         return "transfer"
@@ -113,11 +111,6 @@ def category(name: str) -> str | None:
     if op.startswith(("Resize", "CropAndResize", "ScaleAndTranslate")):
         return "resize"
     return "iterator" if re.search(r"Dataset(V\d+)?$", op) else "map"
-
-
-def is_modelled_read(name: str) -> bool:
-    """Tell whether an event is a read that `labkit.storage` delays, because its storage is modelled."""
-    return name.startswith("SingleElementIterator::") and name.endswith("::Sleep")
 
 
 def plain(name: str) -> str:
@@ -198,7 +191,9 @@ class _HostPlane:
         owner = self._owners(what)
         keep = np.flatnonzero(owner != _NO_OWNER)
         line, fetch = events.line[keep], owner[keep] == _FETCH
-        line[fetch] = _in_flight(self.start[keep][fetch], self.end[keep][fetch])
+        # As many rows as there are fetches at once.
+        at = np.flatnonzero(fetch)[np.lexsort((-self.end[keep][fetch], self.start[keep][fetch]))]
+        line[at] = depths(self.start[keep][at], self.end[keep][at])
         threads, thread = np.unique(line * len(_OWNERS) + owner[keep], return_inverse=True)
         earliest = np.full(len(threads), np.iinfo(np.int64).max)
         np.minimum.at(earliest, thread, self.start[keep])
@@ -337,16 +332,6 @@ class _HostPlane:
                 if re.sub(r"\w*Dataset\w*:\d+|fused|\W", "", given):
                     found.setdefault(plain(self.names[i]).removeprefix("Iterator::"), given)
         return found
-
-
-def _in_flight(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return the row of each fetch: the first one that is free, so that there are as many rows as fetches at once."""
-    free: list[int] = []
-    row = np.zeros(len(start), np.int64)
-    for i in np.argsort(start, kind="stable").tolist():
-        row[i] = next((k for k, until in enumerate(free) if until <= start[i]), len(free))
-        free[row[i] : row[i] + 1] = [end[i]]
-    return row
 
 
 def _numbered(threads: list[Thread], earliest: np.ndarray) -> list[Thread]:

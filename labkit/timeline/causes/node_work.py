@@ -84,7 +84,6 @@ class NodeWork:
         self.names, self.gaps = names, gaps
         self._is_node = np.array([name.startswith("Iterator::") for name in names], bool)
         self._at = {name: i for i, name in enumerate(names)}
-        self._nodes: list[tuple[Owned, np.ndarray]] = []
         counts = sum((np.bincount(lane.name_id, minlength=len(names)) for lane in self.lanes), np.zeros(len(names)))
         self.counts = {name: int(n) for name, n in zip(names, counts.tolist(), strict=True) if n}
         self.calls = {name: n for name, n in self.counts.items() if self._is_node[self._at[name]]}
@@ -128,13 +127,15 @@ class NodeWork:
         """
         return [n for name, n in self.counts.items() if short_op(name) == op and (loops or not in_loop(name))]
 
+    @cached_property
+    def _nodes(self) -> list[tuple[Owned, np.ndarray]]:
+        """By thread, which node owns each piece of time, and the names of the nodes; ops do not count."""
+        nodes = [self._is_node[lane.name_id] for lane in self.lanes]
+        each = [(lane.start_ns[m], lane.end_ns[m], lane.name_id[m]) for lane, m in zip(self.lanes, nodes, strict=True)]
+        return [(owners(start, end, depths(start, end)), name_id) for start, end, name_id in each]
+
     def own(self, path: str) -> Intervals:
         """Return when a call of a node was open, and none of a node below it in the same thread; ops do not count."""
-        if not self._nodes:
-            for lane in self.lanes:
-                mine = self._is_node[lane.name_id]
-                start, end = lane.start_ns[mine], lane.end_ns[mine]
-                self._nodes.append((owners(start, end, depths(start, end)), lane.name_id[mine]))
         if path not in self._own:
             self._own[path] = union_of(
                 Intervals(pieces.start[chosen], pieces.end[chosen])

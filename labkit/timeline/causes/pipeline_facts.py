@@ -23,10 +23,8 @@ from labkit.timeline.intervals import Intervals, overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import FILE_READERS, PYTHON_OPS, REQUESTED, short_op
+from labkit.timeline.wording import PYTHON_OPS, READERS, REQUESTED, short_op
 
-#: Nodes that unpack or parse while they read; the last two read what an earlier run has written.
-_SOURCES = (*FILE_READERS, "CSV", "SnapshotDatasetReader", "FileCacheImpl")
 #: Nodes that hand on fewer elements than they take, and how readers write them.
 _DROPPERS = {"Shard": "shard", "FiniteSkip": "skip", "Filter": "filter", "FiniteTake": "take", "Window": "window"}
 _CACHES = ("MemoryCacheImpl", "FileCacheImpl")
@@ -85,14 +83,9 @@ class Pipeline:
         if known.cause not in NOBODY:
             found |= self._in_vain(known) | self._blamed(known, unsure)
             single = not (node or found["interleaved"])
-            found["straggles"] = known.blame not in _SOURCES and self._straggles(single)
+            found["straggles"] = known.blame not in READERS and self._straggles(single)
         found["itself"] = " and ".join(filter(None, (found.get("itself"), ahead)))
         return replace(known, **found)
-
-    @property
-    def timed(self) -> bool:
-        """Whether the waits for a batch were timed: without, a gap between two steps may be anything."""
-        return any(lane.kind == "wait" for lane in self.lanes) or not (self.steps and len(self.causes.gaps))
 
     # -- the pipeline as it is
 
@@ -121,7 +114,7 @@ class Pipeline:
         took = self._took("prep", lambda name: name not in self.work.calls).total()
         batch, element = self._took("batch", lambda name: True).total(), self.run.work and self.run.work.element
         # To read and to unpack, and to copy what is large, takes as long however elements are handed over.
-        stored = self._took("fetch", lambda name: True) + self._took("prep", lambda name: short_op(name) in _SOURCES)
+        stored = self._took("fetch", lambda name: True) + self._took("prep", lambda name: short_op(name) in READERS)
         other = stored.total() + (batch if element and element.bytes >= thresholds.LARGE_BYTES else 0)
         few = 2 * other <= self.causes.gaps.length_ns.sum()
         return (
@@ -214,7 +207,7 @@ class Pipeline:
         mapped = self.has("ParallelMap", "MapAndBatch")
         made_parallel = mapped and prep and rewritten and not (run.work and run.work.random)
         made_parallel = made_parallel and "Map" in {n.kind for n in maps}
-        python, source = prep and blame in PYTHON_OPS, blame in _SOURCES
+        python, source = prep and blame in PYTHON_OPS, blame in READERS
         node = prep and blame in self.nodes and not source
         stored = blame in ("SnapshotDatasetReader", "FileCacheImpl")
         effort = self.efforts.get(blame)

@@ -63,15 +63,15 @@ class Stalls:
         return unexplained_share(self.shares)
 
 
-def stalls(pipeline: Pipeline) -> Stalls:
+def stalls(pipeline: Pipeline, timed: bool) -> Stalls:
     """Add up the causes of all gaps, and say what to change.
 
-    The advice of the run goes before that of rules; rules of others (`labkit_advice` of `labkit.common.hooks`) go
-    before ours.
+    Where waits for a batch were not `timed`, a gap between two steps may be anything. The advice of the run goes before
+    that of rules; rules of others (`labkit_advice` of `labkit.common.hooks`) go before ours.
     """
     causes, lanes, run = pipeline.causes, pipeline.lanes, pipeline.run
     span = lanes[0].window_ns
-    if not pipeline.timed:
+    if not timed:
         given = run.advice.get(NO_WAITS)
         said = Advice(given, ()) if given else advise(Facts(NO_WAITS), RULES)
         return Stalls(Counter(), None, None, 0.0, said.text, rules=said.rules)

@@ -156,8 +156,3 @@ def test_a_source_that_computes_is_preparation_and_one_that_waits_is_a_fetch():
         path = timeline.causes
         charged = {key[0] for key in path.by_op if timeline.names[key[1]] == "Iterator::Root::TFRecord"}
         assert charged <= {cause}, (share, charged)
-
-
-def test_a_clock_with_columns_of_unequal_length_is_refused():
-    with pytest.raises(ValueError, match="at_ns has 2 entries and cpu_ns 1; allowed: as many"):
-        Trace.from_spans([], processor={"at_ns": [1, 2], "cpu_ns": [1]})
