@@ -16,8 +16,7 @@ import numpy as np
 
 from labextras.loaders.loader_facts import Loader
 from labkit.pipelines.same_elements import row_digests
-from labkit.pipelines.structure import named
-from labkit.recording.work import are_values
+from labkit.pipelines.structure import are_values, named
 
 #: Rounds in which each of two workers is asked for the same elements, and how many: one draw of two outcomes for each
 #: is alike by chance in one probe of sixteen million.

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from labkit.timeline.run import WrittenNode
 
 #: The value of a setting that tf.data chooses itself.
@@ -47,8 +49,19 @@ def check_dataset(dataset: Any, what: str = "dataset") -> None:
         )
 
 
+def are_values(parts: Any) -> bool:
+    """Tell whether a list holds nothing but texts, or nothing but numbers."""
+    kinds = {type(part) for part in parts} if isinstance(parts, list) else ()
+    return bool(kinds) and (kinds <= {str, bytes} or all(issubclass(kind, (int, float, np.generic)) for kind in kinds))
+
+
 def named(element: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield (name, component) of a nested structure: sorted keys of dicts, places in tuples, joined by dots."""
+    """Yield (name, component) of a nested structure: sorted keys of dicts, places in tuples, joined by dots.
+
+    A list of texts or of numbers is one component, and becomes an array.
+    """
+    if are_values(element):
+        element = np.array(element, object if isinstance(element[0], (str, bytes)) else None)
     if isinstance(element, (Mapping, tuple, list)):
         keys = sorted(element, key=str) if isinstance(element, Mapping) else range(len(element))
         for key in keys:

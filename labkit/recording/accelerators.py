@@ -343,7 +343,7 @@ class Real:
             # Keras says it in the first line; TensorFlow prints the way there first.
             reason = lines[0] if isinstance(error, (ValueError, TypeError)) else lines[-1]
             raise ValueError(f"model {self.name!r} cannot train on this batch: {reason}") from error
-        float(flatten(loss)[0])
+        float(np.ravel(loss)[0])
 
 
 class OwnStep:

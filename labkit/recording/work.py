@@ -14,7 +14,7 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -49,7 +49,7 @@ _SELECTS = ("Take", "Skip", "Filter", "Shard")
 
 
 def flatten(batch: Any) -> list[Any]:
-    """Return the components of a nested structure, dictionaries by sorted key, None left out."""
+    """Return the components of a nested structure as `structure.named` has them, None left out."""
     return [part for _, part in structure.named(batch) if part is not None]
 
 
@@ -81,7 +81,7 @@ def count_tokens(batch: Any) -> int:
     Values that only fill rows up count, as a model works on them; a ragged or sparse component has none.
     """
     sizes = [0]
-    for part in _components(batch):
+    for part in flatten(batch):
         dims, values = _dims(part), getattr(part, "flat_values", getattr(part, "values", None))
         if len(dims) > 1 and _dtype(part).startswith(INTEGER):
             sizes.append(int(np.prod(dims if values is None or callable(values) else _dims(values))))
@@ -110,9 +110,9 @@ def noun(batch: Any, dataset: Any = None) -> str:
     dataset : tf.data.Dataset, optional
         What delivered it; other loaders say nothing.
     """
-    parts, stated, ops = list(_components(batch)), [], frozenset()
+    parts, stated, ops = flatten(batch), [], frozenset()
     if structure.is_dataset(dataset):
-        stated, ops = [_dims(part) for part in _components(dataset.element_spec)], _ops(dataset)
+        stated, ops = [_dims(part) for part in flatten(dataset.element_spec)], _ops(dataset)
     shapes = [_dims(part) for part in parts]
     if [*map(len, stated)] == [*map(len, shapes)]:  # else the specification knows less than the batch
         shapes = stated
@@ -357,35 +357,14 @@ def _dtype(component: Any) -> str:
     return getattr(dtype, "name", None) or str(dtype).removeprefix("torch.")
 
 
-def _components(batch: Any) -> Iterator[Any]:
-    """Yield the components of a nested structure as `flatten` does, and a list of texts or of numbers as one."""
-    if isinstance(batch, Mapping):
-        for key in sorted(batch, key=str):
-            yield from _components(batch[key])
-    elif isinstance(batch, list) and are_values(batch):
-        yield np.array(batch, object if isinstance(batch[0], (str, bytes)) else None)
-    elif isinstance(batch, (tuple, list)):
-        for part in batch:
-            yield from _components(part)
-    elif batch is not None:
-        yield batch
-
-
-def are_values(parts: Any) -> bool:
-    """Tell whether a list holds nothing but texts, or nothing but numbers."""
-    kinds = {type(part) for part in parts} if isinstance(parts, list) else ()
-    return bool(kinds) and (kinds <= {str, bytes} or all(issubclass(kind, (int, float, np.generic)) for kind in kinds))
-
-
 def _is_samples(batch: Any, counted: tuple[int | None, ...]) -> bool:
     """Tell whether a list in a batch holds whole samples, as a collate function hands on that only returns it."""
     if isinstance(batch, Mapping):
         return any(_is_samples(part, ()) for part in batch.values())
     if not isinstance(batch, (tuple, list)):
         return False
-    whole = (
-        any(isinstance(part, (Mapping, tuple)) for part in batch) or all(map(are_values, batch)) or _is_image(counted)
-    )
+    whole = _is_image(counted) or all(map(structure.are_values, batch))
+    whole = whole or any(isinstance(part, (Mapping, tuple)) for part in batch)
     return (isinstance(batch, list) and whole) or any(_is_samples(part, ()) for part in batch)
 
 
@@ -404,7 +383,7 @@ def counted_place(dims: Sequence[Sequence[int | None]]) -> int:
 
 
 def _opened(batch: Any, stated: int | None = None) -> _Opened:
-    components = list(_components(batch))
+    components = flatten(batch)
     if not components:
         raise ValueError(f"batch {batch!r:.60} holds no tensor")
     dims = [_dims(component) for component in components]
@@ -463,7 +442,8 @@ class Tally:
         self._images += images
         self._batch_sizes[images] += 1
         self._kinds += [Counter() for _ in components[len(self._kinds) :]]
-        self._names = self._names or [name for name, part in structure.named(batch) if part is not None]
+        names = [name for name, part in structure.named(batch) if part is not None]
+        self._names = max(self._names, names, key=len)
         labels = []
         for component, shape, kinds in zip(components, dims, self._kinds, strict=False):
             kinds[_dtype(component), shape[1:]] += 1
@@ -482,7 +462,7 @@ class Tally:
 
     def work(self) -> Delivered:
         """Return the tally."""
-        labels, same = None, len(self._names) == len(self._kinds)
+        labels = None
         if self._labelled and self._labelled == self._images:
             histogram = self._histogram and {f"{k:016x}": n for k, n in sorted(self._histogram.items())}
             labels = LabelSet(f"{self._label_sum:016x}", self._labelled, histogram)
@@ -492,8 +472,7 @@ class Tally:
             steps=self._steps,
             images=self._images,
             batch_sizes={str(n): c for n, c in sorted(self._batch_sizes.items())},
-            # A list of values is one component, and then places are no names.
-            components=tuple(map(_component, self._kinds, self._names if same else [""] * len(self._kinds))),
+            components=tuple(map(_component, self._kinds, self._names)),
             labels=labels,
             identity=" and ".join(known) or self._found.identity,
         )
@@ -520,7 +499,7 @@ def sample(batch: Any) -> str | None:
 
     They are those of a grid of 8×8 points, so that two loaders of the same photos can be laid side by side.
     """
-    components = list(_components(batch))
+    components = flatten(batch)
     first = _array(components[counted_place([_dims(part) for part in components])])
     if first is None or first.ndim != 4 or not len(first):
         return None
