@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from labkit.advice import BUSY, REFUSAL, RULES, Advice, Facts, Rule, advise
@@ -67,7 +66,6 @@ _NO_WORK = ("iterator", "other")
 _MADE = ("fetch", "prep", "batch")
 
 
-@dataclass(frozen=True)
 class WorkerFacts(Facts):
     """What is known of a run of a loader, beside what is known of any run.
 
@@ -106,28 +104,6 @@ class WorkerFacts(Facts):
     cheaper, as_bytes : str
         What makes decoding cheaper, where there is any; what makes a batch smaller that holds pixels as floats.
     """
-
-    more: str = ""
-    further: str = ""
-    threads: float = 0.0
-    cores: int = 0
-    hidden: bool = False
-    outside: bool = False
-    alone: bool = False
-    around: bool = False
-    dali: bool = False
-    turns: bool = False
-    few: bool = False
-    restarts: bool = False
-    called: str = ""
-    inside: float = 0.0
-    remedy: str = ""
-    short: str = ""
-    shards: str = ""
-    tokens: bool = False
-    shared: bool = False
-    cheaper: str = ""
-    as_bytes: str = ""
 
 
 LOADER_RULES = (
@@ -289,12 +265,12 @@ def advise_loader(known: Facts, lanes: Sequence[Lane], run: Run, efforts: Mappin
     efforts : mapping of str to Effort
         Whether its calls compute or wait.
     """
-    if run.loader is None or known.together:
+    if run.loader is None or known["together"]:
         return None
     workers = Workers(lanes, run)
-    effort = efforts.get(blame := workers.blamed(known.blame))
+    effort = efforts.get(blame := workers.blamed(known["blame"]))
     computes = effort.computes if effort else None
-    found = WorkerFacts(**vars(known) | workers.facts(known.cause, blame, computes))
+    found = WorkerFacts(**known | workers.facts(known["cause"], blame, computes))
     return advise(found, (*LOADER_RULES, *RULES))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: Causes that stand for "nobody is to blame": what is to be said where nothing can be changed in the pipeline.
 NOBODY = NO_STEPS, NO_WAITS, NOTHING, SEVERAL, UNSEEN, HANDING_OVER = (
@@ -19,11 +19,10 @@ MAY_TAKE_TURNS = "calls in parallel are allowed, and help as far as it lets go o
 REFUSAL = "nothing yet: "
 
 
-@dataclass(frozen=True)
-class Facts:
+class Facts(dict[str, Any]):
     """What is known of one run, as far as advice depends on it. `labkit.timeline.causes` finds it out.
 
-    A fact that is not known, or does not hold, is False, 0 or "".
+    A fact that is not known, or does not hold, is False, 0 or "", as one that nobody gives.
 
     Parameters
     ----------
@@ -99,55 +98,12 @@ class Facts:
         It is a parallel interleave that reads, in threads of its own.
     """
 
-    cause: str
-    blame: str = ""
-    others: str = ""
-    crowded: bool = False
-    needs_cores: bool = False
-    noise: str = ""
-    between: float = 0.0
-    together: float = 0.0
-    together_in: str = ""
-    each: float = 0.0
-    one_by_one: str = ""
-    calls: float = 0.0
-    call_time: str = ""
-    fills_buffer: bool = False
-    slow_start: bool = False
-    chain: str = ""
-    links: int = 0
-    anew: str = ""
-    packed: str = ""
-    wasteful: str = ""
-    makes: str = ""
-    delivered: str = ""
-    lists: bool = False
-    dropper: str = ""
-    made: float = 0.0
-    endless_cache: bool = False
-    takes_turns: bool = False
-    rests: bool = False
-    loop: str = ""
-    times: float = 0.0
-    padding: bool = False
-    small_bytes: int = 0
-    in_turn: str = ""
-    source: bool = False
-    node: bool = False
-    python: bool = False
-    generator: bool = False
-    interpreter: str = ""
-    waits: bool = False
-    unclear: bool = False
-    one_at_a_time: bool = False
-    one_call: bool = False
-    pool: int = 0
-    few_calls: int = 0
-    writes_cache: bool = False
-    unwatched: bool = False
-    itself: str = ""
-    straggles: bool = False
-    interleaved: bool = False
+    def __init__(self, cause: str, blame: str = "", **known: Any) -> None:
+        super().__init__(known, cause=cause, blame=blame)
+
+    def __missing__(self, name: str) -> str:
+        """Return what stands for a fact that is not known."""
+        return ""
 
 
 @dataclass(frozen=True)
@@ -181,11 +137,11 @@ class Rule:
     @property
     def shows(self) -> set[str]:
         """The facts that must hold."""
-        return {name for name, value in vars(self.example).items() if value} - {"cause", "blame"}
+        return {name for name, value in self.example.items() if value} - {"cause", "blame"}
 
     def applies(self, facts: Facts) -> bool:
         """Tell whether it is said of a run."""
-        return facts.cause in (self.example.cause, *self.also) and all(getattr(facts, name) for name in self.shows)
+        return facts["cause"] in (self.example["cause"], *self.also) and all(facts[name] for name in self.shows)
 
 
 class Advice(NamedTuple):
@@ -207,11 +163,11 @@ def advise(facts: Facts, rules: Sequence[Rule]) -> Advice:
     text, ids = "", ()
     for rule in rules:
         if rule.applies(facts) and not rule.adds:
-            sentence, ids = rule.says.format_map(vars(facts)), (*ids, rule.id)
+            sentence, ids = rule.says.format_map(facts), (*ids, rule.id)
             if text and sentence.startswith(REFUSAL):
                 sentence, text = f"{text}. Nothing more yet: {sentence.removeprefix(REFUSAL)}", ""
             text = f"{text}; then {sentence}" if text else sentence
             if not rule.goes_on:
-                words = (one.says.format_map(vars(facts)) for one in added)
+                words = (one.says.format_map(facts) for one in added)
                 return Advice(" ".join([text, *words]), (*ids, *(one.id for one in added)))
-    raise LookupError(f"no rule answers {facts.cause!r}; allowed: a cause with a general sentence")
+    raise LookupError(f"no rule answers {facts['cause']!r}; allowed: a cause with a general sentence")

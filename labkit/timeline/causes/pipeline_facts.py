@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -80,12 +80,12 @@ class Pipeline:
         found = self._small() | self._ahead | self._loop(known)
         found |= self._start(node) if node else {}
         ahead = "works ahead" if self._works_ahead_itself() else ""
-        if known.cause not in NOBODY:
+        if known["cause"] not in NOBODY:
             found |= self._in_vain(known) | self._blamed(known, unsure)
             single = not (node or found["interleaved"])
-            found["straggles"] = known.blame not in READERS and self._straggles(single)
+            found["straggles"] = known["blame"] not in READERS and self._straggles(single)
         found["itself"] = " and ".join(filter(None, (found.get("itself"), ahead)))
-        return replace(known, **found)
+        return Facts(**known | found)
 
     # -- the pipeline as it is
 
@@ -138,10 +138,11 @@ class Pipeline:
 
     def _in_vain(self, known: Facts) -> dict[str, Any]:
         """Return who drops what a map makes, by how often its ops ran for an image, and if a cache keeps nothing."""
-        images, took = self.run.images_of(self.steps), self._took(known.cause, lambda name: name not in self.work.calls)
+        images = self.run.images_of(self.steps)
+        took = self._took(known["cause"], lambda name: name not in self.work.calls)
         both = self._took("prep", lambda name: True) + self._took("batch", lambda name: True)
         found = {"endless_cache": self._endless(), **thrown_away(both, self.work, self.run, self.steps)}
-        if known.blame in self.nodes or self._caller(known.blame) not in ("", "Map") or not images:
+        if known["blame"] in self.nodes or self._caller(known["blame"]) not in ("", "Map") or not images:
             return found
         # Elements that are batched twice, such as frames, are parts of the elements of a batch.
         ops = [op for op, ns in took.items() if ns >= thresholds.LEAST * took.total()]
@@ -184,7 +185,7 @@ class Pipeline:
         looped, calls = self._took("prep", in_loop), self.work.function_calls()
         runs = max((n for name, n in self.work.counts.items() if in_loop(name)), default=0)
         written = not self.run.written or any(node.looped for node in self.run.written)
-        matters = known.cause in NOBODY or looped.total() >= thresholds.LEAST * self.lanes[0].window_ns
+        matters = known["cause"] in NOBODY or looped.total() >= thresholds.LEAST * self.lanes[0].window_ns
         if looped and written and matters and calls and runs >= thresholds.LOOP * calls:
             ((op, _),) = looped.most_common(1)
             # Calls that the window cuts off make the count inexact: it is near the size of the batch, or rounded.
@@ -197,7 +198,7 @@ class Pipeline:
 
     def _blamed(self, known: Facts, unsure: bool) -> dict[str, Any]:
         """Return what the op or node to blame does, how many threads do it at once, and who calls it."""
-        work, run, blame, prep = self.work, self.run, known.blame, known.cause == "prep"
+        work, run, blame, prep = self.work, self.run, known["blame"], known["cause"] == "prep"
         kind = self._caller(blame)
         maps = [node for node in run.written if is_map(node.kind) and blame in node.ops]
         called = [node.settings.get("num_parallel_calls", 1) for node in maps]
@@ -233,13 +234,13 @@ class Pipeline:
         narrow = narrow and 0 < threads < (wide if waits or not prep else min(wide, cores))
         # What computes may be late only for lack of a core, unless the threads that may do it would be too slow for it.
         may = 1 if more_calls or generator else threads if narrow else cores or 1
-        late = known.crowded and not (waits and prep) and known.cause != "fetch"
+        late = known["crowded"] and not (waits and prep) and known["cause"] != "fetch"
         cpu_ns, lane = computed(run), self.lanes[0]
         late = late and cpu_ns <= may * lane.busy.total_ns
         few = prep and called and 0 < min(called) and max(called) < cores and not (one_call or narrow)
         few = few and cpu_ns < thresholds.CORES_REST * cores * lane.window_ns
         turns_at_it = (
-            cores != 1 and not (one or known.crowded) and thresholds.INTERPRETER_FULL <= kept <= thresholds.ONE_CORE
+            cores != 1 and not (one or known["crowded"]) and thresholds.INTERPRETER_FULL <= kept <= thresholds.ONE_CORE
         )
         return {
             "needs_cores": late or (unsure and bool(node or self._ahead["rests"])),

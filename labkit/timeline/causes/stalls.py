@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from labkit.advice import NOBODY, RULES, Advice, Facts, advise
 from labkit.advice.rule import HANDING_OVER, NO_STEPS, NO_WAITS, NOTHING, SEVERAL, UNSEEN
@@ -95,16 +95,16 @@ def stalls(pipeline: Pipeline, timed: bool) -> Stalls:
     others = other_programs.took(run.host.others, run.host.cpus)
     noise = ", or fewer other programs" if other_programs.warning(run.host.others) else ""
     more = _together(lanes, shares) | pipeline.between()
-    facts = Facts(cause, blame or "the work", others, crowded, noise=noise, **more)
+    facts = Facts(cause, blame or "the work", others=others, crowded=crowded, noise=noise, **more)
     theirs = (advise_run(facts, lanes, run, pipeline.efforts) for advise_run in hooks.provided("labkit_advice"))
     overhead = cause not in NOBODY and not crowded and 2 * shares["framework"] > shares.total()
     if given := run.advice.get(cause):
-        said = advise(replace(facts, needs_cores=True), RULES) if crowded else Advice(given, ())
+        said = advise(Facts(**facts, needs_cores=True), RULES) if crowded else Advice(given, ())
     elif not (said := next(filter(None, theirs), None)):
         found = pipeline.facts(facts, node, unsure)
-        blame = "from_generator" if found.generator else blame if share >= LEAST else None
-        found = replace(found, blame=blame or "the work of many ops")
-        said = advise(replace(found, cause=HANDING_OVER) if overhead else found, RULES)
+        blame = "from_generator" if found["generator"] else blame if share >= LEAST else None
+        found["blame"] = blame or "the work of many ops"
+        said = advise(Facts(**found | {"cause": HANDING_OVER}) if overhead else found, RULES)
         if cause in NOBODY and "prep.loop" in said.rules:  # its overhead is work of the map
             cause, blame, share = "prep", None, 0.0
         if overhead and not {"run.between-steps", "run.handed-over-late"}.isdisjoint(said.rules):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import fields, replace
 from string import Formatter
 
 import pytest
@@ -55,7 +54,8 @@ def test_a_cause_that_nobody_knows_is_refused():
 def test_each_fact_is_looked_at_by_a_rule_or_named_in_a_sentence():
     looked = {name for rule in EVERY for name in rule.shows}
     named = {name for rule in EVERY for _, name, _, _ in Formatter().parse(rule.says) if name}
-    assert {field.name for field in fields(WorkerFacts)} - looked - named == {"cause"}
+    rows = re.findall(r"^    ([\w, ]+) : ", f"{Facts.__doc__}\n{WorkerFacts.__doc__}", re.MULTILINE)
+    assert {name for row in rows for name in row.split(", ")} == looked | named | {"cause"}
 
 
 def test_a_sentence_that_goes_on_says_what_comes_next_or_why_nothing_more_can_be_said():
@@ -66,7 +66,7 @@ def test_a_sentence_that_goes_on_says_what_comes_next_or_why_nothing_more_can_be
         "prefetch(AUTOTUNE) as the last step, so that both work at once; then map(num_parallel_calls=AUTOTUNE): "
         "DecodeJpeg runs on one thread at a time."
     )
-    busy = advise(replace(alone, needs_cores=True, others="other programs took 1.8 of 2 cores"), RULES)
+    busy = advise(Facts(**alone, needs_cores=True, others="other programs took 1.8 of 2 cores"), RULES)
     assert busy.rules == ("prefetch.last-step", "run.busy")
     assert "both work at once. Nothing more yet: other programs took 1.8 of 2 cores" in busy.text
     assert REFUSAL not in busy.text
