@@ -103,14 +103,9 @@ class DatasetNode:
         return [f.graph for f in functions if getattr(f, "graph", None) is not None]
 
     @cached_property
-    def operations(self) -> list[Any]:
-        """The operations (``NodeDef``) in its functions, and in the functions that these call."""
-        return [operation for graph in self.graphs for operation in operations(graph)]
-
-    @cached_property
     def ops(self) -> frozenset[str]:
-        """The types of `operations`, such as ``"DecodeJpeg"``."""
-        return frozenset(operation.op for operation in self.operations)
+        """The types of the operations in its functions, and in those that these call, such as ``"DecodeJpeg"``."""
+        return frozenset(operation.op for graph in self.graphs for operation in operations(graph))
 
     @property
     def captured(self) -> list[Any]:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from labkit.common.errors import error_text
 from labkit.common.numbers import number, whole
 from labkit.recording.work import count_images, count_tokens, flatten
 from labkit.timeline.wording import duration
@@ -339,10 +340,7 @@ class Real:
         try:
             loss = self.model.train_on_batch(images, labels)
         except (ValueError, TypeError, tf.errors.InvalidArgumentError) as error:
-            lines = [x.strip() for x in str(error).splitlines() if x.strip() and "{{node" not in x] or [repr(error)]
-            # Keras says it in the first line; TensorFlow prints the way there first.
-            reason = lines[0] if isinstance(error, (ValueError, TypeError)) else lines[-1]
-            raise ValueError(f"model {self.name!r} cannot train on this batch: {reason}") from error
+            raise ValueError(f"model {self.name!r} cannot train on this batch: {error_text(error)[:300]}") from error
         float(np.ravel(loss)[0])
 
 

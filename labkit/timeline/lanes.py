@@ -14,16 +14,13 @@ import numpy as np
 
 from labkit.timeline.intervals import Intervals, at_least, complement, union
 from labkit.timeline.nesting import Owned, depths, owners
-from labkit.timeline.trace import CATEGORIES, Trace
+from labkit.timeline.trace import CATEGORIES, THREAD_KINDS, Trace
 
 #: What a lane shows, in the order of a picture. A ``unit`` is a device, or a part of one: it is no thread.
 LANE_KINDS = ("accelerator", "stream", "unit", "wait", "script", "pipeline", "host")
 
-#: The kind of the lane of a thread, by the kind of the thread.
-_SHOWN_AS = {
-    "device": "stream", "unit": "unit", "script": "script", "consumer": "pipeline", "pipeline": "pipeline",
-    "host": "host",
-}  # fmt: skip
+#: The kind of the lane of a thread, by the kind of the thread, where they have different names.
+_SHOWN_AS = {"device": "stream", "consumer": "pipeline"}
 
 #: What pipeline threads work on. ``iterator`` is not in it: a tf.data node that runs no op of its own
 #: keeps books, or waits for another thread.
@@ -173,13 +170,13 @@ def build(trace: Trace, origin_ns: int, span_ns: int) -> tuple[Lane, ...]:
     lanes = [lane(name, "accelerator", works | meets | rests)]
     if wait.any() and not trace.run.of_cycles:
         lanes.append(lane(f"{prefix}waits for a batch", "wait", wait))
-    for kind, shown in _SHOWN_AS.items():
+    for kind in THREAD_KINDS:
         ids = [i for i, thread in enumerate(trace.threads) if thread.kind == kind]
         # What passes the units of a device, or of a circuit, passes them in the order in which the trace has them.
         for i in ids if kind == "unit" else sorted(ids, key=lambda i: _natural(trace.threads[i].name)):
             mask = (trace.thread == i) & ~wait & ~train & ~meets & ~rests
             if mask.any():
-                lanes.append(lane(trace.threads[i].name, shown, mask))
+                lanes.append(lane(trace.threads[i].name, _SHOWN_AS.get(kind, kind), mask))
     return tuple(sorted(lanes, key=lambda lane: LANE_KINDS.index(lane.kind)))
 
 
