@@ -23,8 +23,6 @@ class Inspection:
         Its nodes, the source first: ``op`` (the name without version, as in ``"ParallelMapDataset"``), and what is
         constant of its settings: ``buffer_size``, ``num_parallel_calls``, ``cycle_length``, ``block_length``,
         ``batch_size``, ``deterministic``. -1 stands for AUTOTUNE.
-    spec : str
-        Its ``element_spec``, as text.
     caches : list of dict
         For each cache: ``ops``, the nodes that feed it; ``elements``, their first elements, each a tuple of its parts,
         or None if these nodes alone give no element; ``in_memory``, False if the cache has the name of a file.
@@ -33,7 +31,6 @@ class Inspection:
     elements: list[Any]
     ended: bool
     nodes: list[dict[str, Any]]
-    spec: str
     caches: list[dict[str, Any]]
 
     @property
@@ -85,7 +82,6 @@ def inspect_dataset(dataset: Any, most: int) -> dict[str, Any]:
         "elements": elements[:most],
         "ended": len(elements) <= most,
         "nodes": _nodes(graph, _is_ordered(graph)),
-        "spec": str(made.element_spec),
         "caches": _caches(graph, most),
     }
 
