@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 from types import EllipsisType
@@ -185,7 +185,6 @@ def review(name: str, *, measured: Any, model: Any = None) -> Review:
     known = session.get(name) or _read(name)
     if known is None:
         raise _unknown(name, " (run the cell with predictions.commit first)")
-    measured, model = (list(given) if isinstance(given, Iterator) else given for given in (measured, model))
     result = known.read(measured, f"measured of {name}")
     claimed = known.model if model is None else known.read(model, f"model of {name}")
     seen = replace(known, model=claimed, measured=result, doubt=known.doubts(measured), note="")
