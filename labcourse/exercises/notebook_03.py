@@ -60,12 +60,9 @@ def _at_the_same_time(function: Any) -> None:
     wide = naive(threads=8)  # on two cores, too, three shards can wait at the same time
     open_shard = _opener(3, read)
 
-    def own(**how: Any) -> Any:
-        return _shards(names, open_shard, **how).with_options(wide)
-
     hints = {"slow": "read the three shards at the same time (num_parallel_calls)"}
-    made, good = call(function, names, open_shard).with_options(wide), own(num_parallel_calls=3)
-    fairness.grade(made, (read,), own(), good, 0.5, records=3, slack=0.2, hints=hints)
+    made, good = call(function, names, open_shard), _shards(names, open_shard, num_parallel_calls=3)
+    fairness.grade(made.with_options(wide), (read,), good.with_options(wide), 0.5, records=3, slack=0.2, hints=hints)
 
 
 @shows("03.2")

@@ -98,7 +98,7 @@ def slow():
 
 
 def graded(made):
-    return grading.judge("x", lambda function: fairness.grade(function(), (read, decode), slow(), good(), 10), made)
+    return grading.judge("x", lambda function: fairness.grade(function(), (read, decode), good(), 10), made)
 
 
 WRONG = {
