@@ -218,26 +218,8 @@ def _first_line(error: Exception) -> str:
 _engine = lru_cache(Engine)
 
 
-def attempt(
-    job: dict[str, Any], given: Sequence[np.ndarray], stage: Callable[[str], None]
-) -> tuple[dict[str, Any], list[np.ndarray]]:
-    """Do one job; return the answer for the parent and the arrays that the kernel wrote.
-
-    `stage` tells the parent what takes the time from now on.
-    """
-    stage("start")
-    engine = _engine()
-    trial = _KernelRuns(engine, job, given, stage)
-    engine.forget()  # what it notes keeps memory of the driver in use
-    outputs = trial.run()
-    shown = ", ".join(f"{n} {a.dtype} {a.shape}" for n, a in outputs.items()) or "nothing to write to"
-    text = f"{trial.name} ran: {shown}{trial.reads_outside(outputs)}"
-    answer = {"ok": True, "text": text, "outputs": list(outputs), "log": engine.log(trial.program)}
-    return answer, list(outputs.values())
-
-
 def main() -> None:
-    """Serve until the parent is gone."""
+    """Do one job after the other until the parent is gone; tell it what takes the time, and send what each made."""
     own = link_to_parent()
     # Write no memory to disk after a crash, and no endless file.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -258,8 +240,15 @@ def main() -> None:
         answer = {"stage": "done", "ok": False, "outputs": [], "log": "", "retire": False}
         outputs: list[np.ndarray] = []
         try:
-            found, outputs = attempt(job, given, stage)
-            answer |= found
+            stage("start")
+            engine = _engine()
+            trial = _KernelRuns(engine, job, given, stage)
+            engine.forget()  # what it notes keeps memory of the driver in use
+            made = trial.run()
+            shown = ", ".join(f"{n} {a.dtype} {a.shape}" for n, a in made.items()) or "nothing to write to"
+            text = f"{trial.name} ran: {shown}{trial.reads_outside(made)}"
+            answer |= {"ok": True, "text": text, "outputs": list(made), "log": engine.log(trial.program)}
+            outputs = list(made.values())
         except Exception as error:
             known = isinstance(error, (BuildError, BadKernel, NoDevice))  # else drivers refuse in ways of their own
             answer["text"] = str(error) if known else f"{type(error).__name__}: {_first_line(error)}"
