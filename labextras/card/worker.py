@@ -116,33 +116,27 @@ class Worker:
 
     def _serve(self, recipe: Recipe, jobs: Sequence[Job]) -> None:
         """Preprocess jobs that ask for the same; where that fails as a whole, each alone: one must not fail others."""
+        from labextras import offload
+
         try:
             with self._turn:
-                outcomes = preprocessed(self.engine, [job.image for job in jobs], recipe)
+                images = [job.image for job in jobs]
+                done = offload.preprocess(images, size=recipe.size, dtype=recipe.dtype, engine=self.engine)
                 if self.batches % TAKE_AFTER == 0:
                     self._take()
         except Exception as error:
-            if len(jobs) > 1:
+            if len(jobs) == 1:
+                sentence = f"the device failed: {type(error).__name__}: {error}"
+                jobs[0].done.set_exception(Refused(Code.INTERNAL, sentence))
+            else:
                 for job in jobs:
                     self._serve(recipe, [job])
-                return
-            outcomes = [Refused(Code.INTERNAL, f"the device failed: {type(error).__name__}: {error}")]
+            return
         self.batches += 1
         self.images += len(jobs)
         self.largest = max(self.largest, len(jobs))
-        for job, outcome in zip(jobs, outcomes, strict=True):
-            if isinstance(outcome, Refused):
-                job.done.set_exception(outcome)
+        for job, image, status in zip(jobs, done.images, done.status, strict=True):
+            if status.ok:
+                job.done.set_result(memoryview(np.ascontiguousarray(image)).cast("B"))
             else:
-                job.done.set_result(outcome)
-
-
-def preprocessed(engine: Any, images: Sequence[bytes], recipe: Recipe) -> list[memoryview | Refused]:
-    """Return the bytes of each preprocessed image, or why there are none."""
-    from labextras import offload
-
-    done = offload.preprocess(images, size=recipe.size, dtype=recipe.dtype, engine=engine)
-    return [
-        memoryview(np.ascontiguousarray(image)).cast("B") if status.ok else Refused(Code.DATA_LOSS, status.refusal)
-        for image, status in zip(done.images, done.status, strict=True)
-    ]
+                job.done.set_exception(Refused(Code.DATA_LOSS, status.refusal))
