@@ -278,8 +278,8 @@ def _is_ready(process: Process) -> int:
     return int(does["start"][0]) if waits else process.began_ns
 
 
-def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[str]:
-    """Yield a sentence for each worker process that has ended in an open span."""
+def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[tuple[str, bool]]:
+    """Yield a sentence for each worker process with an open span, and whether the process still runs."""
     me = os.getpid()
     numbers = _numbers([one for one in processes if one.pid != me], now_ns)
     for process in processes:
@@ -288,7 +288,11 @@ def open_spans(processes: Sequence[Process], now_ns: int) -> Iterator[str]:
         main = [number for number, facts in process.threads.items() if facts["main"]]
         mine = is_open & np.isin(process.records["thread"], main)
         which = mine if mine.any() else is_open
-        if process.pid == me or not which.any() or not _has_ended(process.pid):
+        if process.pid == me or not which.any():
             continue
         inside = [process.names[i][0] for i in process.records["name"][which].tolist() if i in process.names]
-        yield f"worker {numbers[process.pid]} was in {' > '.join(inside[-3:])} when it ended"
+        runs = not _has_ended(process.pid)
+        length = (_ends(process, now_ns)[which][-1] - process.records["start"][which][-1]) / 1e6
+        place = " > ".join(inside[-3:])
+        when = f"has been in {place} for {length:,.0f} ms" if runs else f"was in {place} when it ended"
+        yield f"worker {numbers[process.pid]} {when}", runs

@@ -7,6 +7,7 @@ import os
 import pickle
 import re
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import psutil
 
 from labextras.loaders import known_callables as known
 from labextras.loaders import shared_spans
+from labextras.loaders.hanging_loader import HangWatch, may_be_a_worker
 from labextras.loaders.known_callables import OWN_WORK
 from labextras.loaders.loader_elements import LoaderElements, generators
 from labextras.loaders.loader_facts import Loader, can_be_driven, check_loader
@@ -55,6 +57,8 @@ class Epochs:
     ----------
     taken : int
         Batches so far.
+    waits : bool
+        Whether the consumer waits for one.
     batch_size : Any
         What the loader states, as PyTorch's DataLoader does.
     begins_again : bool
@@ -66,7 +70,7 @@ class Epochs:
         self.batch_size = getattr(loader.loader, "batch_size", None)
         self.begins_again = loader.begins_again
         self._iterator: Any = None
-        self.taken = self._before = 0
+        self.taken, self.waits, self._before = 0, False, 0
 
     def cardinality(self) -> int:
         """Return the number of batches as tf.data does: -1 without end, -2 where nobody knows."""
@@ -83,22 +87,26 @@ class Epochs:
 
     def __next__(self) -> Any:
         """Return the next batch; after the last batch of an epoch, the first batch of the next epoch, if any."""
-        while True:
-            if self._iterator is None:
-                self._before = self.taken
-                with shared_spans.span(BEGIN, "other"):
-                    self._iterator = self.loader.begin()
-            with shared_spans.span(f"next of {self.loader.facts.kind}", OWN_WORK):
-                batch = next(self._iterator, _OVER)
-            if batch is None:
-                raise ValueError(f"it gave None in place of its batch number {self.taken}")
-            if batch is not _OVER:
-                self.taken += 1
-                return batch
-            again = self.steps is not None and self.begins_again and self.taken > self._before
-            self.close(early=False)
-            if not again:
-                raise StopIteration
+        self.waits = True
+        try:
+            while True:
+                if self._iterator is None:
+                    self._before = self.taken
+                    with shared_spans.span(BEGIN, "other"):
+                        self._iterator = self.loader.begin()
+                with shared_spans.span(f"next of {self.loader.facts.kind}", OWN_WORK):
+                    batch = next(self._iterator, _OVER)
+                if batch is None:
+                    raise ValueError(f"it gave None in place of its batch number {self.taken}")
+                if batch is not _OVER:
+                    self.taken += 1
+                    return batch
+                again = self.steps is not None and self.begins_again and self.taken > self._before
+                self.close(early=False)
+                if not again:
+                    raise StopIteration
+        finally:
+            self.waits = False
 
     def close(self, early: bool = True) -> None:
         """End the epoch, `early` or not: workers that it has started end, too, unless the loader keeps them."""
@@ -174,6 +182,7 @@ class LoaderSession(contextlib.AbstractContextManager):
         self._since_ns = 0
         self._computed: dict[int, int] = {}
         self._before: dict[str, tuple[int, int]] = {}
+        self._watch: HangWatch | None = None
         self._draws: list[Callable[[], None]] = []
         self.sampler = Sampler(tree=True)
 
@@ -190,6 +199,8 @@ class LoaderSession(contextlib.AbstractContextManager):
                 self._spans = shared_spans.now.spans = shared_spans.ProcessSpans(self.folder)
                 self._wrapped.install()
                 self._spans.control[0] = int(self.drives)
+            if self.drives and threading.current_thread() is threading.main_thread():
+                self._watch = HangWatch(self.epochs, self.folder)
         except BaseException:
             self.__exit__()
             raise
@@ -198,6 +209,8 @@ class LoaderSession(contextlib.AbstractContextManager):
     def __exit__(self, *_: Any) -> None:
         """End the loader's iterator, put the originals back, and delete the files."""
         self.running = False
+        if self._watch is not None:
+            self._watch.end()
         try:
             if self.drives:
                 self.epochs.close()
@@ -258,6 +271,11 @@ class LoaderSession(contextlib.AbstractContextManager):
         return to_trace(found, self.epochs.loader, (self._since_ns, now_ns), clocks, ready, at_work)
 
     @property
+    def stopped(self) -> str | None:
+        """Why the consumer was interrupted: no process computed any more."""
+        return self._watch and self._watch.stopped
+
+    @property
     def loader(self) -> LoaderFacts:
         """What is watched."""
         return self.epochs.loader.facts
@@ -274,7 +292,8 @@ class LoaderSession(contextlib.AbstractContextManager):
         """Return the error of a loader as that of a recording, in one sentence, and what its workers were doing."""
         if self._spans is not None:
             self._spans.control[0] = 0
-        doing = list(open_spans(shared_spans.read(self.folder), shared_spans.clock()))
+        found = shared_spans.read(self.folder)
+        doing = [text for text, lives in open_spans(found, shared_spans.clock()) if not lives]
         also = f"; {'; '.join(doing)}" if doing else ""
         return RecordingError(f"{label} failed at {where}: {self._sentence(error).rstrip('.')}{also}")
 
@@ -339,20 +358,3 @@ class LoaderSession(contextlib.AbstractContextManager):
 
 def _computed_ns(pid: int) -> int:
     return sum(ran for ran, _ in scheduled([pid]).values())
-
-
-def may_be_a_worker(child: psutil.Process, me: psutil.Process) -> bool:
-    """Return whether a process works for Python: forked, it has its parent's command line, or its own names the way.
-
-    So it does with multiprocessing, and with joblib, which begins the workers that it keeps as a module of loky. Other
-    programs of this one, such as a card, a store or a board, load nothing for a pipeline; nor does what has ended.
-    """
-    try:
-        line, parent = child.cmdline(), child.ppid()
-    except psutil.Error:  # it has ended, whether somebody has waited for it or not
-        return False
-    if "forkserver" in " ".join(line):
-        return parent != me.pid
-    if line == me.cmdline() or "--multiprocessing-fork" in line:
-        return True
-    return "-m" in line[:-1] and "loky" in line[line.index("-m") + 1].split(".")

@@ -457,6 +457,11 @@ class _Driver:
             return next(self.iterator, None)
         except Exception as error:
             raise self.session.failed(self.label, where, error) from error
+        except KeyboardInterrupt:
+            if (stopped := getattr(self.session, "stopped", None)) is None:
+                raise
+            self.raise_interrupt.came = False  # the reader did not send it
+            raise RecordingError(f"{self.label} stopped at {where}: {stopped}") from None
 
     def step(self, batch: Any) -> None:
         """Train on a batch; a model is told how many elements the loader states."""

@@ -331,6 +331,17 @@ def test_a_dataset_that_cannot_be_pickled_is_named(recwarn):
         labkit.record(loader, STEP, steps=2)
 
 
+def test_a_worker_that_hangs_after_the_fork_is_named(paths, monkeypatch):
+    from labextras.loaders import hanging_loader
+
+    monkeypatch.setattr(hanging_loader, "STOPPED_S", 3.0)
+    loader = torch_loader(disk.Photos(paths, at=50, does="hang"))
+    with pytest.raises(
+        RecordingError, match=r"no process computed .*Photos.__getitem__.*multiprocessing_context='spawn'"
+    ):
+        labkit.record(loader, STEP, steps=8)
+
+
 # -- Grain
 
 

@@ -20,6 +20,7 @@ import threading
 import time
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import photos_on_disk as disk
@@ -32,8 +33,8 @@ from waiting import ended, until
 
 import labextras.loaders
 import labkit
+from labextras.loaders import hanging_loader, loader_facts, session
 from labextras.loaders import known_callables as known
-from labextras.loaders import loader_facts, session
 from labkit.recording.processor_clock import scheduled
 from labkit.recording.recorder import RecordingError
 from labkit.timeline.run import LoaderFacts
@@ -628,11 +629,68 @@ def test_the_stop_button_stops_a_loader_that_waits(paths):
     assert state() == before
 
 
+def test_a_loader_that_hangs_is_interrupted_and_what_was_measured_is_said(monkeypatch, tmp_path):
+    """Beside a program that reads, as a board its logs; what waits for a lock looks at nothing again and again."""
+    monkeypatch.setattr(hanging_loader, "STOPPED_S", 0.8)
+    (tmp_path / "log").write_bytes(bytes(4096))
+    lock, held = threading.Lock(), []
+    lock.acquire()
+
+    def give_up():
+        held.append("until somebody else let go of the lock")
+        lock.release()
+
+    def hangs():
+        yield from [np.zeros((4, 8))] * 3
+        lock.acquire()
+
+    late = threading.Timer(60, give_up)
+    late.start()
+    reads = f"while :; do cat {tmp_path / 'log'}; sleep .05; done"
+    says = (
+        r"stopped at step 2 of 8: no process computed for 0\.8 s: all together took 0\.\d\d s of a core, and read \d+ b"
+    )
+    with subprocess.Popen(["sh", "-c", reads], stdout=subprocess.DEVNULL) as board:
+        try:
+            with pytest.raises(RecordingError, match=says):
+                labkit.record(hangs(), STEP, steps=8, warmup=1)
+        finally:
+            board.kill()
+            late.cancel()
+    assert not held, "it hung on"
+
+
+@pytest.mark.parametrize(
+    ("does", "works"),
+    [
+        ({}, False),
+        ({"computed_s": 0.01, "read": 60}, False),  # a thread that looks again and again
+        ({"computed_s": 0.1}, True),
+        ({"read": 10_000}, True),
+        ({"begun": 1}, True),
+        ({"away": True}, True),  # a library of C++ that fills its buffer: the system counts no bytes for it
+        ({"wanted_ns": {"7": 9 * 10**9}}, True),  # on a busy machine, a thread may hardly get a core
+        ({"wanted_ns": {"7": 10**9, "8": 10**9}}, False),
+        ({"wanted_ns": {"9": 9 * 10**9}}, False),  # of a thread that is new, nobody knows since when
+    ],
+)
+def test_who_does_anything_in_ten_seconds_or_wants_a_core_hangs_not(does, works):
+    before = hanging_loader.Activity(100.0, 0.0, 0, 0, False, {"7": 0, "8": 0})
+    now = before._replace(at_s=110.0, **{"wanted_ns": {"7": 0}, **does})
+    assert now.works_since(before) == works
+
+
+@pytest.mark.parametrize(("address", "away"), [("10.0.0.7", True), ("127.0.0.1", False)])
+def test_only_a_socket_to_another_machine_is_away(address, away):
+    to = SimpleNamespace(status=psutil.CONN_ESTABLISHED, raddr=SimpleNamespace(ip=address))
+    assert hanging_loader.is_away(SimpleNamespace(net_connections=lambda: [to])) == away
+
+
 def test_a_process_that_nobody_has_waited_for_has_ended():
     child = multiprocessing.get_context("fork").Process(target=int)
     child.start()
     until(lambda: psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE, "the process to end")
-    assert not session.may_be_a_worker(psutil.Process(child.pid), psutil.Process())
+    assert not hanging_loader.may_be_a_worker(psutil.Process(child.pid), psutil.Process())
     assert labkit.record(batches(*[np.zeros((4, 8))] * 4), STEP, steps=1).run.loader.hidden == 0
     child.join()
 
