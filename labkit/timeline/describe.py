@@ -120,8 +120,7 @@ class Described:
             wait, train, step = (duration(1e6 * ms) for ms in (wait, train, self.step_ms))
             waits = f"wait for a batch {wait}, " if self.timed else ""
             row("step time", f"{step}: {waits}train step {train} (means)")
-        if self.headroom:
-            row("with free data", f"{self.headroom}, interval of 95 %")
+        row("with free data", f"{self.headroom}, interval of 95 %" if self.headroom else "")
         if count := len(self.validations.start):
             took, noun = duration(self.validations.total_ns), "validation" if count == 1 else "validations"
             row(noun, f"{count} in the window, {took} together: no part of a step, nor of {run.noun}s/s")

@@ -20,8 +20,7 @@ ORIGINS = ("measured", "modelled", "simulated")
 #: What the things in a batch are called; every view takes its word from `Run.noun`. "element" is what is none of these.
 NOUNS = ("image", "clip", "window", "sequence", "text", "row", "element")
 
-#: What views count time in, and the nanoseconds that stand for a cycle: as many as a millisecond has.
-TIME_UNITS = ("ms", "cycle")
+#: The nanoseconds that stand for a cycle, where views count time in cycles: as many as a millisecond has.
 CYCLE_NS = 1_000_000
 
 
@@ -466,9 +465,9 @@ class Run(_Checked):
         What views call one of the things that a batch holds, one of `NOUNS`, see `labkit.recording.work.noun`. Where
         nothing says, as in traces of older versions, they are images.
     time_unit : str
-        One of `TIME_UNITS`. In a trace of cycles the units are parts of a circuit: their spans of category ``map`` are
-        values that move, others are called ``blocked`` or ``starved``. The consumer takes (``train``), has nothing to
-        take (``wait``), or rests (``iterator``), which is no gap.
+        What views count time in, "ms" or "cycle". In a trace of cycles the units are parts of a circuit: their spans of
+        category ``map`` are values that move, others are called ``blocked`` or ``starved``. The consumer takes
+        (``train``), has nothing to take (``wait``), or rests (``iterator``), which is no gap.
     job : Totals or None
     processor : ProcessorTime or None
     loader : LoaderFacts or None
@@ -557,7 +556,6 @@ class Run(_Checked):
         super().__post_init__()
         one_of("origin", self.origin, ORIGINS)
         one_of("noun", self.noun, NOUNS)
-        one_of("time_unit", self.time_unit, TIME_UNITS)
         if self.window_ns is not None and (len(self.window_ns) != 2 or self.window_ns[1] < self.window_ns[0]):
             raise ValueError(
                 f"window_ns is {self.window_ns!r:.80}; allowed: start and end in integer nanoseconds, in this order"

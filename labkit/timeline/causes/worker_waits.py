@@ -48,7 +48,7 @@ class WorkerWaits:
     @cached_property
     def at_once(self) -> float:
         """How many threads of all processes work at once, on average over the time that any does."""
-        any_ns = union_of(lane.busy for lane in self.worker_lanes).total_ns if self.worker_lanes else 0
+        any_ns = union_of(lane.busy for lane in self.worker_lanes).total_ns
         return sum(lane.busy.total_ns for lane in self.worker_lanes) / any_ns if any_ns else 0.0
 
     @cached_property
