@@ -14,7 +14,7 @@ import numpy as np
 
 from labcourse.readings.pairs_and_photos import PhotoRow, RatePair
 from labkit.recording.measures import FASTER, SLOWER, compare_rates
-from labkit.timeline.causes import CAUSES
+from labkit.timeline.causes.per_gap import CAUSES
 from labkit.timeline.states import CORE, INTERPRETER
 from labkit.timeline.timeline import Timeline
 

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from labkit.common.table import Table
-from labkit.timeline import causes
+from labkit.timeline.causes import critical_path, effort, per_gap, pipeline_facts, split, stalls
 from labkit.timeline.describe import Described
 from labkit.timeline.gaps import Marks, find_gaps
 from labkit.timeline.headroom import Headroom, headroom
@@ -150,30 +150,30 @@ class Timeline(Described):
     # -- what it waited for ----------------------------------------------------
 
     @cached_property
-    def causes(self) -> causes.Causes:
+    def causes(self) -> per_gap.Causes:
         """What each of `gaps` waited for, in their order; see `labkit.timeline.causes`."""
-        found = causes.find_causes(self._path, self.gaps, self.explain and self.timed and not self.run.of_cycles)
+        found = critical_path.find_causes(self._path, self.gaps, self.explain and self.timed and not self.run.of_cycles)
         return replace(found, unit=self.run.time_unit)
 
     @cached_property
-    def stalls(self) -> causes.Stalls:
+    def stalls(self) -> stalls.Stalls:
         """Shares of the window by cause, the op to blame, and what to change."""
         facts = self.causes, self.lanes, self.run, self.steps, self.overlap_ns, self.efforts
-        return causes.stalls(causes.Pipeline(*facts), self.timed)
+        return stalls.stalls(pipeline_facts.Pipeline(*facts), self.timed)
 
     @cached_property
-    def split(self) -> causes.Split:
+    def split(self) -> split.Split:
         """Fetch stall and prep stall as the differential method defines them, estimated from this one run."""
-        return causes.split(self._path)
+        return split.split(self._path)
 
     @cached_property
-    def _path(self) -> causes.CriticalPath:
-        return causes.CriticalPath(self.lanes, self.waits, self.run, self.names, self.efforts)
+    def _path(self) -> critical_path.CriticalPath:
+        return critical_path.CriticalPath(self.lanes, self.waits, self.run, self.names, self.efforts)
 
     @cached_property
-    def efforts(self) -> dict[str, causes.Effort]:
+    def efforts(self) -> dict[str, effort.Effort]:
         """Whether each op computes or waits while it is open, by its word; see `labkit.timeline.causes.effort`."""
-        return causes.efforts(self.lanes, self.run, self.names, self.start_ns)
+        return effort.efforts(self.lanes, self.run, self.names, self.start_ns)
 
     @cached_property
     def states(self) -> dict[tuple[int, int], State]:

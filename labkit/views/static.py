@@ -15,7 +15,7 @@ import numpy as np
 
 from labkit.common.numbers import whole
 from labkit.common.palette import Theme
-from labkit.timeline.causes import CAUSES, per_gap
+from labkit.timeline.causes import per_gap
 from labkit.timeline.intervals import Intervals, covered_until, edges_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.timeline import Timeline, timeline_of
@@ -498,7 +498,7 @@ class _Pen:
         told = visible[(end - start == gaps.length_ns)[visible]]  # a length stands on what is that long
         for i in told[np.argsort(-gaps.length_ns[told], kind="stable")][:200].tolist():
             length = duration(int(gaps.length_ns[i]), panel.timeline.run.time_unit)
-            cause = per_gap.word(CAUSES[kinds[i]])
+            cause = per_gap.word(per_gap.CAUSES[kinds[i]])
             longest = [[f"idle {length}: {cause}"], [f"{length} {cause}"], [length, cause]]
             choices = [*longest * (cause != "unknown"), [length]]
             lines = next((c for c in choices if max(measure(t, SMALL, "bold") for t in c) + 0.1 <= inches[i]), None)

@@ -18,7 +18,7 @@ from matplotlib.text import Text
 from labcourse import exercise_data, exercise_pictures, gradebook, grading
 from labkit.common.palette import THEMES, contrast
 from labkit.sources import pixels
-from labkit.timeline.causes import CAUSES
+from labkit.timeline.causes.per_gap import CAUSES
 
 for _number in grading.numbers():
     grading.load(_number)

@@ -21,7 +21,7 @@ from labcourse import gradebook, grading, readings
 from labcourse.readings import answers
 from labcourse.readings.recording_views import QuietTimeline, ShownRecording
 from labkit.common import shipped
-from labkit.timeline.causes import CAUSES
+from labkit.timeline.causes.per_gap import CAUSES
 from labkit.timeline.run import Run
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace

@@ -6,15 +6,3 @@ charged to the span on this path. Work outside of the path is not charged: the a
 `labkit.timeline.causes.critical_path` shows an example. The method is that of critical-path analysis on traces of
 parallel programs (Böhme and others, "Scalable Critical-Path Based Performance Analysis", IPDPS 2012).
 """
-
-from labkit.timeline.causes.critical_path import CriticalPath, find_causes
-from labkit.timeline.causes.effort import Effort, efforts
-from labkit.timeline.causes.per_gap import CAUSES, Causes
-from labkit.timeline.causes.pipeline_facts import Pipeline
-from labkit.timeline.causes.split import Split, split
-from labkit.timeline.causes.stalls import Stalls, stalls
-
-__all__ = [
-    "CAUSES", "Causes", "CriticalPath", "Effort", "Pipeline", "Split", "Stalls", "efforts", "find_causes", "split",
-    "stalls",
-]  # fmt: skip

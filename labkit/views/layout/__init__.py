@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from labkit.common.palette import THEMES
-from labkit.timeline.causes import CAUSES, per_gap
+from labkit.timeline.causes import per_gap
 from labkit.timeline.describe import provenance
 from labkit.timeline.heading import heading
 from labkit.timeline.lanes import Lane, lane_of
@@ -185,5 +185,5 @@ def _sentences(timeline: Timeline) -> dict[str, Any]:
     longest = np.sort(np.argsort(-timeline.gaps.length_ns, kind="stable")[:SENTENCES]).tolist()
     chosen = {k: causes[k] for k in longest}
     parts = {k: found for k, cause in chosen.items() if (found := texts.parts(cause.parts))}
-    kinds = [per_gap.word(cause) for cause in CAUSES]
+    kinds = [per_gap.word(cause) for cause in per_gap.CAUSES]
     return {"kinds": kinds, "texts": {k: cause.text for k, cause in chosen.items()}, "parts": parts}

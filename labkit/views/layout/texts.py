@@ -10,7 +10,7 @@ import numpy as np
 
 from labkit.common.palette import LEGEND, THEMES, text_on, tint
 from labkit.common.table import Html, Table
-from labkit.timeline.causes import CAUSES, per_gap
+from labkit.timeline.causes import per_gap
 from labkit.timeline.describe import longest_work
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import CYCLE_NS
@@ -65,7 +65,7 @@ def layers(timelines: Sequence[Timeline]) -> list[dict[str, str]]:
 
 def have_causes(timelines: Iterable[Timeline]) -> bool:
     """Return whether the timelines say of any gap what it waited for; those of a drill do not."""
-    return any((timeline.causes.kind != CAUSES.index("unknown")).any() for timeline in timelines)
+    return any((timeline.causes.kind != per_gap.CAUSES.index("unknown")).any() for timeline in timelines)
 
 
 def hint(timelines: Sequence[Timeline], spans: bool) -> str:

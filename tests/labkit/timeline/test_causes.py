@@ -11,7 +11,7 @@ from repeats import again
 from traces import processes
 from uncrowded import uncrowded
 
-from labkit.timeline.causes import CAUSES
+from labkit.timeline.causes.per_gap import CAUSES
 from labkit.timeline.run import ProcessorTime, ThreadTime
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import CATEGORIES, Span, Trace
