@@ -227,7 +227,7 @@ def _deterministic(dataset: Any) -> bool | None:
     stated = getattr(dataset, "_deterministic", None)
     if stated is None:  # an interleave writes it down in its graph only
         node = DatasetNode(dataset)
-        return False if not node.ordered(True) else True if node.ordered(False) else None
+        return node.ordered
     return {"true": True, "false": False}.get(stated)
 
 

@@ -117,13 +117,13 @@ class DatasetNode:
         """Return a setting, as ``"_buffer_size"``, as a number; 0 if it has none, negative for AUTOTUNE and endless."""
         return int(getattr(self.dataset, name, getattr(self.dataset, f"{name}_t", 0)))
 
-    def ordered(self, otherwise: bool) -> bool:
-        """Return whether its elements come in order; `otherwise` counts if the node itself does not say."""
+    @property
+    def ordered(self) -> bool | None:
+        """Whether its elements come in order; None if the node itself does not say."""
         try:  # an interleave keeps this setting in its graph only
-            stated = chain(self.dataset).steps[-1].ordered
+            return chain(self.dataset).steps[-1].ordered
         except ValueError:
-            return otherwise
-        return otherwise if stated is None else stated
+            return None
 
 
 def nodes(dataset: Any) -> list[DatasetNode]:

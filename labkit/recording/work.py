@@ -331,7 +331,7 @@ def _packed(node: structure.DatasetNode) -> str | None:
 def _unordered(node: structure.DatasetNode) -> bool:
     """Tell whether a node itself says that it hands on what is ready first; an interleave says so in its graph only."""
     stated = getattr(node.dataset, "_deterministic", "")
-    return stated == "false" or (node.kind == "ParallelInterleave" and not node.ordered(True))
+    return stated == "false" or (node.kind == "ParallelInterleave" and node.ordered is False)
 
 
 def _is_image(dims: tuple[int | None, ...]) -> bool:

@@ -98,7 +98,7 @@ def test_order_is_what_the_step_says_and_else_what_the_options_say(own, otherwis
     choice = tf.data.Options()
     choice.deterministic = otherwise
     made = tf.data.Dataset.range(4).map(lambda x: x, num_parallel_calls=2, deterministic=own)
-    assert structure.nodes(made)[0].ordered(otherwise) is (otherwise if own is None else own)
+    assert structure.nodes(made)[0].ordered is own
     assert structure.chain(made.with_options(choice)).any_order is not (otherwise if own is None else own)
 
 
