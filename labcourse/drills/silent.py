@@ -17,7 +17,9 @@ from labcourse import gradebook
 from labcourse.drills.naming import drawn, listed, named
 from labcourse.drills.sick_jobs import WORDS
 from labcourse.grading import CheckResult, Wrong, judge
+from labcourse.student_code import call
 from labcourse.training import normalised
+from labextras import checks
 from labkit.common.numbers import whole
 from labkit.sources import photos, pixels
 from labkit.sources.pixels import SIZE, SmallPhotos
@@ -110,6 +112,11 @@ class SilentDrill:
         album = photos.load(scale="tiny", progress=False)
         return tuple(album.paths[row] for row in self._rows[2])
 
+    @property
+    def labels(self) -> np.ndarray:
+        """The classes of the photos of `files`, int64."""
+        return self._all.labels[self._rows[2]]
+
     def epoch(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return what the network learns from in an epoch, in the order in which it comes, `batch` at a time.
 
@@ -168,6 +175,30 @@ class SilentDrill:
         key = named(diagnosis, _DIAGNOSES)
         if key != _key(self.seed):
             raise Wrong(f"if that were the fault, you would measure this: {_WORDS[key]['sign']}")
+
+    def fix(self, serve: Any) -> CheckResult:
+        """Check a way from a file to pixels that is to replace `served`: it has to read as training does.
+
+        Parameters
+        ----------
+        serve : callable
+            From the path of a file to an image, as `learned`.
+
+        Returns
+        -------
+        CheckResult
+            It never raises.
+        """
+        name = f"{self.name}, fix"
+        return gradebook.result(judge(name, self._check_fix, serve, "write a function from a path to an image"))
+
+    def _check_fix(self, serve: Any) -> None:
+        try:
+            found = checks.serving(self.learned, lambda path: call(serve, path), self.files)
+        except ValueError as error:
+            raise Wrong(str(error).replace("serve_fn", "your function")) from None
+        if not found.equal:
+            raise Wrong(f"it differs from training in this step: {found.first}")
 
     def __repr__(self) -> str:
         """Return task and diagnoses: the same text on every machine."""
