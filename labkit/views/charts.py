@@ -295,7 +295,7 @@ def _labelled(axes: Axes, look: Theme, x_label: str, y_label: str = "") -> Axes:
 
     words = {"color": look.muted, "fontsize": SMALL, "family": "DejaVu Sans", "parse_math": False}
     axes.set_xlabel(x_label, **words)
-    axes.set_ylabel(y_label, **words)
+    axes.set_ylabel("\n".join(wrap(y_label, axes.bbox.height / axes.figure.dpi, SMALL)), **words)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda v, _: _tick(v)))
     return axes

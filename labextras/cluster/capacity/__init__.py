@@ -158,7 +158,8 @@ class CapacityPlan(Answer):
             shares = [100 / max(1.0, p.resources[i].seconds / p.resources[0].seconds) for p in plans]
             if i == 0 or min(shares) < 99.95:
                 series[resource.name] = shares
-        return self._drawn(plans, series, "accelerator busy if only this resource limits (%)", "what limits")
+        note = "Modelled: how busy the accelerators would be if only this resource limited them."
+        return self._drawn(plans, series, "busy (%)", "what limits", note)
 
     def stall(self) -> Picture:
         """Draw how many accelerators are bought and how many of them work, against their number: the cost of stall."""
@@ -169,9 +170,15 @@ class CapacityPlan(Answer):
         }
         return self._drawn(plans, series, "accelerators", "the cost of the stall")
 
-    def _drawn(self, plans: list[CapacityPlan], series: dict[str, list[float]], y_label: str, what: str) -> Picture:
-        x, note = [p.setting.accelerators for p in plans], "Modelled."
-        x_label = "accelerators (as many on each host, one storage service)"
+    def _drawn(
+        self,
+        plans: list[CapacityPlan],
+        series: dict[str, list[float]],
+        y_label: str,
+        what: str,
+        note: str = "Modelled.",
+    ) -> Picture:
+        x, x_label = [p.setting.accelerators for p in plans], "accelerators (as many on each host, one storage service)"
         return self.against(x, series, what, x_label=x_label, y_label=y_label, note=note, log_x=True)
 
 
