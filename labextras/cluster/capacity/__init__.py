@@ -171,15 +171,10 @@ class CapacityPlan(Answer):
         return self._drawn(plans, series, "accelerators", "the cost of the stall")
 
     def _drawn(
-        self,
-        plans: list[CapacityPlan],
-        series: dict[str, list[float]],
-        y_label: str,
-        what: str,
-        note: str = "Modelled.",
+        self, plans: list[Any], series: dict[str, list[float]], y: str, what: str, note: str = "Modelled."
     ) -> Picture:
         x, x_label = [p.setting.accelerators for p in plans], "accelerators (as many on each host, one storage service)"
-        return self.against(x, series, what, x_label=x_label, y_label=y_label, note=note, log_x=True)
+        return self.against(x, series, what, x_label=x_label, y_label=y, note=note, log_x=True)
 
 
 _MIXED = PUBLISHED["V100 mixed"]
