@@ -94,7 +94,8 @@ def chain(run: Simulation, steps: tuple[Step, ...], thread: str, file: int | Non
         if place in kept:
             made = _Listed(iter(kept[place]))
         elif step.kind in ("Cache", "MemoryCache", "Snapshot"):
-            made = _Cache(run, step, made, threads[place], partial(kept.__setitem__, place))
+            made = _Cache(run, step, made, threads[place])
+            made.keep = partial(kept.__setitem__, place)
         elif step.kind == "Repeat":
             made = _Repeat(run, step, partial(chain, run, steps[:place], threads[place], file, kept))
         elif step.kind in _KINDS:
@@ -314,11 +315,7 @@ class _Unbatch(_Iterator):
 class _Cache(_Iterator):
     """A cache that is being filled; `keep` takes its elements at the end of an epoch, and later ones read them."""
 
-    def __init__(
-        self, run: Simulation, step: Step, source: Any, thread: str, keep: Callable[[deque[int]], None]
-    ) -> None:
-        super().__init__(run, step, source, thread)
-        self.keep = keep
+    keep: Callable[[deque[int]], None]
 
     def next(self) -> Next:
         element = yield from self.source.next()

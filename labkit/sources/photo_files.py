@@ -177,15 +177,13 @@ def _paint(place: Path, indices: Sequence[int], seed: int, progress: bool, worke
     """
     left = iter(indices)
     painters: dict[connection.Connection, Child] = {}
-    busy: set[connection.Connection] = set()
     with bar(len(indices), "photos", not progress) as step:
         try:
             for index in itertools.islice(left, workers):
                 child = Child("labkit.sources.photo_files", str(place.resolve()), str(seed), env=_PAINTER_ENV)
-                painter = child.link
-                painters[painter] = child
-                painter.send(index)
-                busy.add(painter)
+                painters[child.link] = child
+                child.link.send(index)
+            busy = set(painters)
             while busy:
                 for painter in connection.wait(busy):
                     error = painter.recv()

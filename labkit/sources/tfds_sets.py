@@ -103,7 +103,6 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
     tfds.disable_progress_bar()
     builder = builders.Builder(data_dir=str(home), config=scale)
     builder.files = files
-    config = tfds.download.DownloadConfig(compute_stats=tfds.download.ComputeStatsMode.SKIP)
     photo_files.sweep(form(home, scale).parent, "incomplete.*")
     try:
         with (
@@ -113,7 +112,7 @@ def build(home: Path, scale: str, files: Path, progress: bool = True) -> None:
             contextlib.redirect_stdout(io.StringIO()),
         ):
             builder.passed = step
-            builder.download_and_prepare(download_dir=unused, download_config=config)
+            builder.download_and_prepare(download_dir=unused)
     except Exception as error:
         # Another process that packed the same scale may have been first.
         if is_built(home, scale):
@@ -131,30 +130,18 @@ def offer(home: Path, scale: str) -> None:
 
     If tensorflow-datasets is imported later, it is told then: to import it takes seconds, and most readers never do.
     """
-    if "tensorflow_datasets" in sys.modules:
-        if problem() is None:
-            _register(home, scale)
-        return
     _waiting[:] = [(home, scale)]
-    if _after_import not in sys.meta_path:
+    if "tensorflow_datasets" in sys.modules:
+        _register(sys.modules["tensorflow_datasets"])
+    elif _after_import not in sys.meta_path:
         sys.meta_path.insert(0, _after_import)
 
 
-def _imported(tfds: Any) -> None:
-    """Tell tensorflow-datasets, which was imported just now, where the photos are, if it works here."""
-    if hasattr(tfds, "load"):
-        _register(*_waiting[0])
-
-
-#: Where the photos are, and their scale, of which tensorflow-datasets is told when somebody imports it.
-_waiting: list[tuple[Path, str]] = []
-_after_import = AfterImport("tensorflow_datasets".__eq__, _imported)
-
-
-def _register(home: Path, scale: str) -> None:
-    """Tell tensorflow-datasets, which is imported, where the photos are."""
-    import tensorflow_datasets as tfds
-
+def _register(tfds: Any) -> None:
+    """Tell tensorflow-datasets, which is imported, where the photos are, if it works here."""
+    if not hasattr(tfds, "load"):
+        return
+    home, scale = _waiting[0]
     tfds.core.add_data_dir(str(home))
     if is_built(home, scale) or generator.NAME in tfds.core.registered.list_imported_builders():
         return
@@ -186,6 +173,11 @@ def name_default(home: Path, scale: str) -> None:
     note = home / generator.NAME / ".config" / "metadata.json"
     if is_built(home, scale) and not is_built(home, "small"):
         write_aside(note, json.dumps({"default_config_name": scale}))
+
+
+#: Where the photos are, and their scale, of which tensorflow-datasets is told.
+_waiting: list[tuple[Path, str]] = []
+_after_import = AfterImport("tensorflow_datasets".__eq__, _register)
 
 
 # -- sets of others -------------------------------------------------------------

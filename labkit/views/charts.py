@@ -320,6 +320,7 @@ def _draw_panels(
 ) -> Figure:
     names = [wrap(name, 3.0, BODY) for name in next(iter(panels.values()))]
     heights = [max(_ROW, 0.19 * len(lines_) + 0.1) for lines_ in names]
+    middles = [below - high / 2 for below, high in zip(itertools.accumulate(heights), heights, strict=True)]
     page = FigurePage(look, head, sum(heights) + 0.6)
     left = max(measure(line, BODY) for lines_ in names for line in lines_) + MARGIN + 0.1
     room = (WIDTH - left) / len(panels)
@@ -329,32 +330,23 @@ def _draw_panels(
         width = room - max(measure(str(value), BODY) for value in rows.values()) - 0.25
         axes = page.axes(left + column * room, page.top, width, sum(heights), "left", "bottom")
         _labelled(axes, look, unit)
-        _draw_bars(axes, rows, heights, max(tops.values()) if alike else tops[unit], predicted, look)
-        middles = (sum(heights[:i]) + high / 2 for i, high in enumerate(heights))
+        axes.set(xlim=(0, max(tops.values()) if alike else tops[unit]), ylim=(sum(heights), 0))
+        axes.yaxis.set_visible(False)
+        axes.grid(axis="x", color=look.lane, linewidth=1)
         for lines_, y in zip(names if column == 0 else [], middles, strict=False):
             _write(axes, "\n".join(lines_), (0, y), (-5, 0), look, ha="right", fontsize=BODY)
+        for y, (name, value) in zip(middles, rows.items(), strict=True):
+            # The words of the course have their colours, and nothing else has.
+            kind = {"fetch": "read", "prepare": "decode", "train": "train"}.get(name.split(" ")[0])
+            color = look.fill[kind] if kind else look.muted
+            dotted = {"color": "none", "edgecolor": look.ink, "linestyle": ":", "linewidth": 1.2, "clip_on": False}
+            axes.barh(y, value.middle, 0.22, **dotted if name in predicted else {"color": color})
+            if value.rounds > 1:
+                ends = ([value.low, value.high], [y, y])  # twice: a bright edge shows the whisker on its bar
+                for color, width in ((look.background, 3.2), (look.ink, 1.2)):
+                    axes.plot(*ends, color=color, linewidth=width, marker="|", markeredgewidth=width, clip_on=False)
+            _write(axes, str(value), (value.high, y), (6, 0), look, fontsize=BODY)
     return page.figure
-
-
-def _draw_bars(
-    axes: Axes, rows: Mapping[str, _Value], heights: list[float], top: float, predicted: Collection[str], look: Theme
-) -> None:
-    axes.set(xlim=(0, top), ylim=(sum(heights), 0))
-    axes.yaxis.set_visible(False)
-    axes.grid(axis="x", color=look.lane, linewidth=1)
-    at = 0.0
-    for high, (name, value) in zip(heights, rows.items(), strict=True):
-        # The words of the course have their colours, and nothing else has.
-        kind = {"fetch": "read", "prepare": "decode", "train": "train"}.get(name.split(" ")[0])
-        y, color = at + high / 2, look.fill[kind] if kind else look.muted
-        dotted = {"color": "none", "edgecolor": look.ink, "linestyle": ":", "linewidth": 1.2, "clip_on": False}
-        axes.barh(y, value.middle, 0.22, **dotted if name in predicted else {"color": color})
-        if value.rounds > 1:
-            ends = ([value.low, value.high], [y, y])  # twice: a bright edge shows the whisker on its bar
-            for color, width in ((look.background, 3.2), (look.ink, 1.2)):
-                axes.plot(*ends, color=color, linewidth=width, marker="|", markeredgewidth=width, clip_on=False)
-        _write(axes, str(value), (value.high, y), (6, 0), look, fontsize=BODY)
-        at += high
 
 
 def _range(values: Iterable[float]) -> tuple[float, float]:
