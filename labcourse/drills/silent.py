@@ -112,11 +112,6 @@ class SilentDrill:
         album = photos.load(scale="tiny", progress=False)
         return tuple(album.paths[row] for row in self._rows[2])
 
-    @property
-    def labels(self) -> np.ndarray:
-        """The classes of the photos of `files`, int64."""
-        return self._all.labels[self._rows[2]]
-
     def epoch(self, number: int) -> tuple[np.ndarray, np.ndarray]:
         """Return what the network learns from in an epoch, in the order in which it comes, `batch` at a time.
 
