@@ -70,7 +70,7 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
         return _plain(name, secrets) or empty
 
     return {
-        "exercises": [{"exercise": _short(k), **v} for k, v in sorted(seen.exercises.items())],
+        "exercises": [{"exercise": k, **v} for k, v in sorted(seen.exercises.items())],
         "predictions": [
             {
                 # The number of a notebook stays: a class compares by it, and a student's id may be as short.
@@ -172,11 +172,6 @@ def memory_class(size: int) -> str:
 
 
 # -- names ------------------------------------------------------------------------------------
-
-
-def _short(name: str) -> str:
-    """Return the name of an exercise; the seed of a drill may have any number of digits."""
-    return name if len(name) <= _NAME else f"{name[: _NAME // 2]}…{name[-(_NAME // 2 - 1) :]}"
 
 
 def _plain(name: str, secrets: re.Pattern[str]) -> str:
