@@ -60,7 +60,7 @@ class Cluster(contextlib.AbstractContextManager):
         self._consumers: weakref.WeakSet[Elements] = weakref.WeakSet()
         self._served: weakref.WeakSet[Any] = weakref.WeakSet()
         self._bytes: dict[Any, int] = {}
-        self._over, self._refuses, self._ending = False, False, threading.Event()
+        self._refuses, self._ending = False, threading.Event()
         self._thread = threading.Thread(target=self._look_after, name="labkit cluster", daemon=True)
         self._fork_server = ForkServer() if ours else None
         self.servers = [ClusterServer("dispatcher", addresses[0], self._fork_server, self._of_dispatcher)]
@@ -189,10 +189,9 @@ class Cluster(contextlib.AbstractContextManager):
 
     def close(self) -> None:
         """End all that the cluster has started."""
-        self._over = True
+        self._ending.set()
         for consumer in list(self._consumers):
             consumer.end(self.over())
-        self._ending.set()
         if self._thread.ident is None:
             self._end()
         else:
@@ -228,7 +227,7 @@ class Cluster(contextlib.AbstractContextManager):
     def over(self) -> str | None:
         """Return why this cluster serves nobody any more, or None where it does."""
         one = self.dispatcher
-        if self._over:
+        if self._ending.is_set():
             return "this cluster is closed; begin another one with labextras.cluster.data_service()"
         if one.alive or self._comes_back(one):
             return None
