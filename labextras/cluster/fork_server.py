@@ -122,7 +122,6 @@ def main() -> None:
     with importing():  # here, once, for all children: no search for garbage writes to the pages that they share
         for name in ("tensorflow", "labkit.recording.tfdata.driver", "labextras.cluster.program"):
             importlib.import_module(name)
-        importlib.import_module("labextras.cluster.server")
     with contextlib.suppress(*GONE):
         while True:
             what, message = link.recv()

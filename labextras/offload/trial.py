@@ -144,8 +144,7 @@ class _Trier(processes.Child):
         """Do a job in the child; this returns soon after its deadline, even if the kernel never ends."""
         self.log.seek(0)
         self.log.truncate()
-        late = threading.Event()
-        limit = threading.Timer(max(0.0, job["deadline"] - time.monotonic()), lambda: (late.set(), self.kill()))
+        limit = threading.Timer(max(0.0, job["deadline"] - time.monotonic()), self.kill)
         limit.start()
         stage = "start"
         # The process ends, or what it sends is no message any more, after a kernel has overwritten it.
@@ -164,10 +163,10 @@ class _Trier(processes.Child):
                     self.kill()
         self.log.seek(0)
         printed = self.log.read(LOG_BYTES).decode(errors="replace").strip()
-        if stage != "done" and late.is_set():
-            return Tried(False, _late(stage, job, arrays, limit_s), log=printed)
         if stage != "done":
-            return Tried(False, _crashed(self.process.returncode, stage, job), log=printed)
+            late = time.monotonic() >= job["deadline"]
+            text = _late(stage, job, arrays, limit_s) if late else _crashed(self.process.returncode, stage, job)
+            return Tried(False, text, log=printed)
         if answer["retire"]:
             self.kill()
         log = "\n".join(filter(None, (answer["log"], printed)))[:LOG_BYTES]
