@@ -22,16 +22,11 @@ from labkit.sources.records import Shards, identity
 #: The damage that `plant` knows, and what it does to a shard.
 KINDS = {
     "flip": "one bit of a record's payload is flipped",
-    "flip length": "one bit of a record's length is flipped",
     "cut": "the file ends inside a record's payload",
-    "cut header": "the file ends inside a record's length",
     "cut between": "the file ends before a record, after the one before it",
     "tail": "three bytes are added at the end",
     "empty": "the file has no bytes",
-    "text": "the file is a text",
 }
-#: These are done to the bytes on disk, whatever they mean; the others need records that can be seen.
-ANY_FILE = ("flip", "cut", "tail", "empty", "text")
 
 
 class Damage(NamedTuple):
@@ -121,24 +116,22 @@ def plant(
     Parameters
     ----------
     shards : Shards
-        Whole ones; they stay as they are.
+        Whole ones, which are not compressed; they stay as they are.
     kind : str
         One of `KINDS`.
     folder : path
         Not the one they are in.
     shard, record : int, optional
-        Where; else in the middle. In a compressed shard `record` is met only about: damage
-        there has no borders.
+        Where; else in the middle.
 
     Raises
     ------
     ValueError
-        For an unknown kind or place, or a kind that compressed files cannot have.
+        For an unknown kind or place, or compressed shards.
     """
     one_of("kind", kind, KINDS)
-    if shards.compression and kind not in ANY_FILE:
-        allowed = ", ".join(map(repr, ANY_FILE))
-        raise ValueError(f"kind is {kind!r}; allowed in {shards.compression} shards: {allowed}")
+    if shards.compression:
+        raise ValueError(f"the shards are compressed ({shards.compression}); allowed: shards whose records can be seen")
     shard = whole("shard", len(shards) // 2 if shard is None else shard, 0, len(shards) - 1)
     count = shards.counts[shard]
     record = whole("record", count // 2 if record is None else record, 0, count - 1)
@@ -149,24 +142,13 @@ def plant(
     paths = tuple(str(target / Path(path).name) for path in shards.paths)
     for path, copy in zip(shards.paths, paths, strict=True):
         shutil.copyfile(path, copy)
-    found = next(entry for entry in framing.scan(paths[shard], shards.compression) if entry.index == record)
-    data = bytearray(Path(paths[shard]).read_bytes())
-    byte, middle = found.byte, found.byte + 12 + len(found.payload) // 2
-    if shards.compression:
-        middle = round(len(data) * (record + 0.5) / shards.counts[shard])
-    write_aside(paths[shard], _damaged(data, kind, byte, middle))
-    return replace(shards, paths=paths)
-
-
-def _damaged(data: bytearray, kind: str, byte: int, middle: int) -> bytes:
+    found = next(entry for entry in framing.scan(paths[shard]) if entry.index == record)
+    data, middle = bytearray(Path(paths[shard]).read_bytes()), found.byte + framing.HEAD + len(found.payload) // 2
     if kind == "flip":
         data[middle] ^= 1
-    elif kind == "flip length":
-        data[byte] ^= 1
     elif kind == "tail":
         data += b"abc"
-    elif kind == "text":
-        data = b"path,label\n" * 40
     else:
-        del data[{"cut": middle, "cut header": byte + 7, "cut between": byte, "empty": 0}[kind] :]
-    return bytes(data)
+        del data[{"cut": middle, "cut between": found.byte, "empty": 0}[kind] :]
+    write_aside(paths[shard], bytes(data))
+    return replace(shards, paths=paths)

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import re
+import shutil
 import zlib
 from dataclasses import replace
 from pathlib import Path
@@ -32,9 +33,35 @@ def scratch(tmp_path_factory):
     return tmp_path_factory.mktemp("scratch")
 
 
+def spoilt(shards, kind, folder):
+    """Return copies of shards with damage that `plant` does not know; in a compressed one a record is met about."""
+    paths = tuple(str(shutil.copy(path, folder)) for path in shards.paths)
+    data = bytearray(Path(paths[1]).read_bytes())
+    byte = middle = round(len(data) * (BAD + 0.5) / 30)
+    if not shards.compression:
+        byte = next(record.byte for record in framing.scan(paths[1]) if record.index == BAD)
+    if kind == "flip":
+        data[middle] ^= 1
+    elif kind == "flip length":
+        data[byte] ^= 1
+    elif kind == "tail":
+        data += b"abc"
+    elif kind == "text":
+        data = b"path,label\n" * 40
+    else:
+        del data[{"cut": middle, "cut header": byte + 7, "empty": 0}[kind] :]
+    Path(paths[1]).write_bytes(data)
+    return replace(shards, paths=paths)
+
+
 @pytest.fixture
 def broken(packed, tmp_path):
-    return lambda kind, compression="": plant(packed[compression], kind, tmp_path, shard=1, record=BAD)
+    def make(kind, compression=""):
+        if compression or kind not in damage.KINDS:
+            return spoilt(packed[compression], kind, tmp_path)
+        return plant(packed[compression], kind, tmp_path, shard=1, record=BAD)
+
+    return make
 
 
 def by_tensorflow(shards, ignore=False):
@@ -168,7 +195,7 @@ def test_where_the_damage_is_agrees_with_tensorflow(broken):
 
 @pytest.mark.long
 @pytest.mark.parametrize("compression", ["GZIP", "ZLIB"])
-@pytest.mark.parametrize("kind", damage.ANY_FILE)
+@pytest.mark.parametrize("kind", ["flip", "cut", "tail", "empty", "text"])
 def test_damage_in_compressed_shards_is_found_and_nothing_wrong_is_handed_out(packed, broken, kind, compression):
     shards = broken(kind, compression)
     report = find(shards)
@@ -291,7 +318,7 @@ def test_impossible_plantings_are_refused(packed, tmp_path, arguments, sentence)
 
 
 def test_damage_that_cannot_be_done_or_would_hurt_the_original_is_refused(packed, tmp_path):
-    with pytest.raises(ValueError, match="kind is 'cut header'; allowed in GZIP shards: 'flip', 'cut'"):
-        plant(packed["GZIP"], "cut header", tmp_path)
+    with pytest.raises(ValueError, match=r"the shards are compressed \(GZIP\); allowed: "):
+        plant(packed["GZIP"], "cut", tmp_path)
     with pytest.raises(ValueError, match="where the whole shards are; name another one"):
         plant(packed[""], "flip", Path(packed[""].paths[0]).parent)
