@@ -57,10 +57,8 @@ class SpanTable:
         """Add a span for each element of some work, as far as the run got."""
         for work in (work for work in works if work.rows):
             number, _, start, end = map(np.array, zip(*work.rows, strict=True))
-            numbers = {
-                known: self.number(Thread(run.threads[known], "pipeline")) for known in np.unique(number).tolist()
-            }
-            thread = np.array([numbers[known] for known in number.tolist()])
+            known, place = np.unique(number, return_inverse=True)
+            thread = np.array([self.number(Thread(run.threads[one], "pipeline")) for one in known.tolist()])[place]
             some = (end > start) | (end < run.clock.now)
             self.add(start[some], end[some], thread[some], work.name, category(work.name))
 

@@ -267,6 +267,8 @@ def _draw(
     layout: TimelineLayout, verdict: str, panels: list[_Panel], points: Arrow | None, span_ns: int, look: Theme
 ) -> Figure:
     """Lay the page out and draw it."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
     left = min(max(measure(row.name, BODY, "bold") for p in panels for row in p.rows), _NAME) + MARGIN + 0.1
     width = WIDTH - left - _RIGHT
     span = max([p.last_ns - p.first_ns for p in panels] + [span_ns])
@@ -283,7 +285,9 @@ def _draw(
         last = i == len(panels) - 1
         axes = page.axes(left, y, width, panel.height, *["bottom"] * last)
         axes.set(xlim=(panel.first_ns / 1e6, (panel.first_ns + span) / 1e6), ylim=(panel.height, 0))
-        _time_axis(axes, labelled=last)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, min_n_ticks=3))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.10g}"))
+        axes.tick_params(axis="x", labelbottom=last, length=4 if last else 0)
         pen = _Pen(page, layout, colours, axes, panel, (left, y, span), seen)
         pen.rows()
         if points:
@@ -307,14 +311,6 @@ def _may_be_seen(layout: TimelineLayout, panels: list[_Panel]) -> list[int]:
                 kind = layout.kinds.table[code]
                 found |= {kind.layer, *[kind.waits] * (kind.share < 1)}
     return sorted(found)
-
-
-def _time_axis(axes: Axes, labelled: bool) -> None:
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=8, min_n_ticks=3))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda ms, _: f"{ms:,.10g}"))
-    axes.tick_params(axis="x", labelbottom=labelled, length=4 if labelled else 0)
 
 
 class _Pen:

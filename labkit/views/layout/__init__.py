@@ -19,7 +19,7 @@ from labkit.timeline.describe import provenance
 from labkit.timeline.heading import heading
 from labkit.timeline.lanes import Lane, lane_of
 from labkit.timeline.timeline import Timeline, timeline_of
-from labkit.timeline.trace import Trace
+from labkit.timeline.trace import CATEGORIES, Trace
 from labkit.timeline.wording import percent, short_op
 from labkit.views.layout import texts
 from labkit.views.layout.band import CORE_WAIT, LAYERS, Band, Kinds
@@ -120,7 +120,7 @@ class TimelineLayout:
             "title": self.title,
             "alt": self.alt,
             "span_ns": self.span_ns,
-            "categories": texts.categories(),
+            "categories": [{"key": c, "label": texts.LABELS.get(c, c)} for c in CATEGORIES],
             **texts.units(self.timelines),
             "layers": texts.layers(self.timelines),
             "core_wait": CORE_WAIT,

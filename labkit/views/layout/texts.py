@@ -15,7 +15,6 @@ from labkit.timeline.describe import longest_work
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import CYCLE_NS
 from labkit.timeline.timeline import Timeline
-from labkit.timeline.trace import CATEGORIES
 from labkit.timeline.wording import duration
 from labkit.views.layout.band import BLOCKED, IDLE, LAYERS, MOVES, OPEN, TAKEN
 
@@ -41,11 +40,6 @@ def units(timelines: Iterable[Timeline]) -> dict[str, Any]:
     """Return what time and steps are counted in, and what is said of the lane on top without work."""
     words = (CYCLE_NS, "value", _LOOKS[IDLE]) if of_circuits(timelines) else (0, "step", "accelerator idle")
     return dict(zip(("cycle_ns", "counted", "idle"), words, strict=True))
-
-
-def categories() -> list[dict[str, str]]:
-    """Return key and words of every category, in the order of `CATEGORIES`."""
-    return [{"key": c, "label": LABELS.get(c, c)} for c in CATEGORIES]
 
 
 def layers(timelines: Sequence[Timeline]) -> list[dict[str, str]]:
