@@ -6,6 +6,7 @@ lab are drawn on such a page. matplotlib is imported when the first text is meas
 
 from __future__ import annotations
 
+import bisect
 import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,7 +17,6 @@ from labkit.views.picture import DPI, WIDTH
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.backends.backend_agg import RendererAgg
 
 #: Inches: the space at the edges of a page, and the height of a line of text.
 MARGIN, LINE = 0.15, 0.21
@@ -27,20 +27,14 @@ BODY, SMALL, TITLE = 9.5, 9.0, 12.0
 _FONT = "DejaVu Sans"
 
 
-@functools.lru_cache(maxsize=1)
-def _renderer() -> RendererAgg:
-    from matplotlib.backends.backend_agg import RendererAgg
-
-    return RendererAgg(8, 8, DPI)
-
-
 @functools.lru_cache(maxsize=4096)
 def measure(text: str, size: float = BODY, weight: str = "normal") -> float:
     """Return the width of a text on one line in inches."""
+    from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.font_manager import FontProperties
 
     font = FontProperties(family=_FONT, size=size, weight=weight)
-    return _renderer().get_text_width_height_descent(text, font, False)[0] / DPI
+    return RendererAgg(8, 8, DPI).get_text_width_height_descent(text, font, False)[0] / DPI
 
 
 def fit(text: str, width: float, size: float = BODY, weight: str = "normal") -> str:
@@ -48,11 +42,8 @@ def fit(text: str, width: float, size: float = BODY, weight: str = "normal") -> 
     text = " ".join(text.split())
     if measure(text, size, weight) <= width:
         return text
-    low, high = 1, len(text)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if measure(elide(text, middle), size, weight) <= width else (low, middle)
-    return elide(text, low)
+    most = bisect.bisect_right(range(1, len(text)), width, key=lambda n: measure(elide(text, n), size, weight))
+    return elide(text, max(most, 1))
 
 
 def wrap(text: str, width: float, size: float = BODY, weight: str = "normal", most: int | None = None) -> list[str]:
