@@ -255,8 +255,6 @@ def _all() -> tuple[list[Prediction], int]:
     found, damaged = dict(session), 0
     for path in sorted(home().glob("*.json")):
         name = path.stem
-        if not _NAME.fullmatch(name):
-            continue
         kept, mine = _read(name), found.get(name)
         damaged += kept is None
         # A number committed anew, not measured yet, does not hide what an earlier session measured of the same.
