@@ -67,8 +67,7 @@ def curve(truth: Callable[..., Any], cases: Sequence[tuple], unit: str, along: s
     """
     call, names = signature(truth)
     first = cases[0]
-    numeric = [i for i, given in enumerate(first) if type(given) in (int, float)]
-    at = names.index(along) if along else numeric[0]
+    at = names.index(along) if along else next(i for i, given in enumerate(first) if type(given) in (int, float))
     low, high = (choose(case[at] for case in cases) for choose in (min, max))
     places = np.linspace(max(first[at] / 4, low), min(first[at] * 2, high), _POINTS)
     if all(isinstance(case[at], int) for case in cases):
