@@ -13,20 +13,16 @@ from labkit.doctor import Finding, ask
 #: that is named by a kernel.
 OPENCL_CODE = """
 import json, sys
-from labextras.offload import Engine, devices
+from labextras.offload import Engine, Preprocessor, devices
 from labextras.offload.opencl import drivers
 mode, wanted = sys.argv[1], json.loads(sys.argv[2])
 drivers.prepare(alone=mode == "alone")
 import numpy as np
-from labextras.offload import twins
 def prove(device):
-    engine, levels = Engine(device), np.arange(256, dtype=np.uint8)
-    out = engine.empty(1024)
-    clip = engine.kernel("normalize_clip")
-    engine.run(clip, (256,), engine.upload(levels), out, np.float32(0.25), np.int32(256))
-    result, truth = engine.download(out, np.empty(256, np.float32)), twins.normalize_clip(levels, 0.25)
+    levels = np.arange(192, dtype=np.uint8).reshape(8, 8, 3)
+    result, truth = Preprocessor(Engine(device), size=8).pixels([levels]).images[0], levels / 255
     return bool(np.abs(result - truth).max() < 1e-6)
-rows = [[d.platform, d.name, d.owner, d.kind, d.compute_units] for d in devices()]
+rows = [f"{d.name} ({d.kind}, {d.compute_units} compute units, {d.platform} from {d.owner})" for d in devices()]
 print(json.dumps(prove(devices()[rows.index(wanted)]) if wanted else rows))
 """
 
@@ -40,8 +36,7 @@ def _opencl() -> Iterator[Finding]:
         alone = ask(OPENCL_CODE, "alone", "null")
         more = [] if isinstance(alone, str) else [row for row in alone if row not in rows]
     for row in [*rows, *more]:
-        platform_name, name, owner, kind, units = row
-        text = f"{name} ({kind}, {units} compute units, {platform_name} from {owner})"
+        text = row
         if row in more:
             text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
         # A device may take its process with it: each is proved in a child of its own.
