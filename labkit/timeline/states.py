@@ -19,10 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from labkit.timeline.causes import per_gap
 from labkit.timeline.causes.effort import Effort, had_core, queued
 from labkit.timeline.causes.node_work import asynchronous
-from labkit.timeline.causes.per_gap import CORE as CORE_WAIT
-from labkit.timeline.causes.per_gap import GIL
 from labkit.timeline.causes.thresholds import INTERPRETER_FULL, NODE_NS, ONE_CORE, ONE_THREAD
 from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.intervals import at_least, overlap, union
@@ -263,8 +262,8 @@ class _OwnTimes:
     def _timed(self, text: str, usual: _Guess) -> _Guess:
         """Return what an operation of another loader did, whose calls were each measured."""
         share, held = self.loader.share(text), self.loader.held_up[text]
-        ready = share + held[CORE_WAIT]
-        waits = INTERPRETER if GIL in held else usual.waits or UNKNOWN
+        ready = share + held[per_gap.CORE]
+        waits = INTERPRETER if per_gap.GIL in held else usual.waits or UNKNOWN
         return _Guess(_rounded(ready), waits, share / ready if ready else 1.0)
 
     def _measured(self, measured: Effort, usual: _Guess, python: bool) -> _Guess:

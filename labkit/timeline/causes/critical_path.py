@@ -253,7 +253,9 @@ class CriticalPath:
         self.among: dict[tuple[str, int], tuple[np.ndarray, np.ndarray]] = {}  # ended spans of a step, or below a node
         self.by_step = np.argsort(self.ended.step, kind="stable")
         self.step = -1
-        self.starts_cold = self._starts_cold()
+        # Whether the first wait is for a pipeline that still had to start.
+        each, cold = waits.end - waits.start, not run.warmup and len(waits.start) > 1
+        self.starts_cold = cold and each[0] >= max(START_FACTOR * np.median(each[1:]), START_NS)
         self.left: set[int] = set()
 
     def _spans(self, select: Callable[[Lane], np.ndarray]) -> _Spans:
@@ -270,13 +272,6 @@ class CriticalPath:
     def covered(self, name_ids: np.ndarray) -> Intervals:
         """Return when any span with one of these names was open."""
         return union(*self._spans(lambda lane: np.isin(lane.name_id, name_ids))[:2])
-
-    def _starts_cold(self) -> bool:
-        """Tell whether the first wait is for a pipeline that still had to start."""
-        length = self.waits.end - self.waits.start
-        if self.run.warmup or len(length) < 2:
-            return False
-        return bool(length[0] >= max(START_FACTOR * np.median(length[1:]), START_NS))
 
     # -- one gap -------------------------------------------------------------------
 
