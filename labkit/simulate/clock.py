@@ -39,9 +39,8 @@ class Clock:
 
     def wake(self, waiting: list[Process]) -> None:
         """Resume everybody who waits in a list, in the order in which they came."""
-        if waiting:
-            self.ready.extend(waiting)
-            waiting.clear()
+        self.ready.extend(waiting)
+        waiting.clear()
 
     def run(self, processes: Iterable[Process], until: Process) -> None:
         """Run until the process `until` ends.
@@ -52,8 +51,6 @@ class Clock:
             If all wait for each other.
         """
         ready = self.ready
-        # How much slower one of so many is than alone.
-        slowness = [1.0]
         asleep: list[tuple[float, int, Process]] = []
         working: list[tuple[float, int, Process]] = []
         moving: list[tuple[float, int, Process]] = []
@@ -82,9 +79,7 @@ class Clock:
                 else:
                     heappush(moving, (moved + amount, number, process))
             count, share = len(working), len(moving)
-            while count >= len(slowness):
-                slowness.append(len(slowness) / self.capacity(len(slowness)))
-            slow = slowness[count]
+            slow = count / self.capacity(count) if count else 1.0  # how much slower one of so many is than alone
             at, source = asleep[0][0] if asleep else float("inf"), asleep
             if count and (end := now + (working[0][0] - work) * slow) <= at:
                 at, source = end, working

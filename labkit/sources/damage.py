@@ -77,8 +77,7 @@ def find(shards: Shards) -> DamageReport:
     file.
     """
     faults, whole = [], 0
-    digests = shards.digests or [None] * len(shards)
-    for path, count, digest in zip(map(Path, shards.paths), shards.counts, digests, strict=True):
+    for path, count, digest in zip(map(Path, shards.paths), shards.counts, shards.digests, strict=True):
         seen = 0
         marked = len(faults)
         try:
@@ -91,7 +90,7 @@ def find(shards: Shards) -> DamageReport:
         if seen != count and len(faults) == marked:
             size = path.stat().st_size
             faults.append(Damage(path.name, seen, size, f"ends after {seen:,} whole records; {count:,} were written"))
-        elif digest is not None and len(faults) == marked and identity(path)["sha256"] != digest:
+        elif len(faults) == marked and identity(path)["sha256"] != digest:
             faults.append(
                 Damage(path.name, 0, 0, "whole, but not the file that was written: its SHA-256 is another one")
             )

@@ -57,16 +57,16 @@ class Shards:
     form : str
         ``"jpeg"`` or ``"raw"``.
     digests : tuple of str
-        The SHA-256 of each shard in hex; empty where they are not known.
+        The SHA-256 of each shard in hex.
     """
 
     name: str
     paths: tuple[str, ...]
     counts: tuple[int, ...]
     sizes: tuple[int, ...]
-    compression: str = ""
-    form: str = "jpeg"
-    digests: tuple[str, ...] = ()
+    compression: str
+    form: str
+    digests: tuple[str, ...]
 
     @property
     def count(self) -> int:
@@ -274,13 +274,10 @@ def _kept(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"{place} holds shards of another packing ({shown}): delete that folder or choose another")
     good, bad = {}, []
     for name, entry in found["shards"].items():
-        try:
-            right = identity(place / name) == {key: entry[key] for key in ("bytes", "sha256")}
-        except OSError:
-            right = False
-        if right:
+        path = place / name
+        if path.is_file() and identity(path) == {key: entry[key] for key in ("bytes", "sha256")}:
             good[name] = entry
-        elif (place / name).exists():
+        elif path.exists():
             bad.append(name)
     if bad:
         warnings.warn(f"written again, because not as their checksums say: {', '.join(bad)}", stacklevel=3)
