@@ -183,21 +183,16 @@ def _panel(layout: TimelineLayout, r: int, steps: Steps, wanted: list[str] | Non
     timeline, run, drawn = layout.timelines[r], layout.runs[r], layout.drawn[r]
     first, last, which = _zoom(timeline, steps)
     if wanted is None:
-        items = [item for item in layout.rows(mode)["items"] if item["run"] == r]
+        shown = [(item["lane"], item["name"], item["h"]) for item in layout.rows(mode)["items"] if item["run"] == r]
     else:
-        lanes = enumerate(drawn["lanes"][: len(timeline.lanes)])
-        items = [
-            {"lane": k, "name": lane["name"], "h": lane["height"]}
-            for k, lane in lanes
-            if k == 0 or timeline.lanes[k].name in wanted
-        ]
+        lanes = enumerate(timeline.lanes)
+        shown = [(k, drawn["lanes"][k]["name"], 0) for k, lane in lanes if k == 0 or lane.name in wanted]
     rows = []
-    for item in items:
-        k, name = item["lane"], item["name"]
-        band = layout.bands[r] if k < 0 else None
-        height = item["h"] * _CSS if band else _LOW if k else TALL
-        lane, busy = (None, "") if band else (timeline.lanes[k], run["lanes"][k]["busy"])
-        rows.append(_Row(name, height, lane, busy, band))
+    for k, name, pixels in shown:
+        if k < 0:
+            rows.append(_Row(name, pixels * _CSS, None, "", layout.bands[r]))
+        else:
+            rows.append(_Row(name, _LOW if k else TALL, timeline.lanes[k], run["lanes"][k]["busy"]))
     heading = " · ".join(filter(None, (run["heading"], which)))
     header = (Words(run["label"], weight="bold", most=2), Words(heading, color="muted"))
     return _Panel(r, timeline, first, last, which, tuple(rows), drawn["band"]["most"] if drawn["band"] else 1, header)

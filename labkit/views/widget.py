@@ -12,7 +12,7 @@ import gzip
 import hashlib
 import json
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +93,7 @@ class TimelineWidget(anywidget.AnyWidget):
     def _build(self, timeline: Timeline | Trace, after: Timeline | Trace | None) -> bytes:
         given = [timeline] if after is None else [timeline, after]
         self._layout = TimelineLayout(given, [""] if after is None else self._labels, self._title)
-        self._picture: Picture | None = None
+        vars(self).pop("picture", None)
         return self._layout.encode()
 
     def _last(self) -> int | None:
@@ -108,12 +108,10 @@ class TimelineWidget(anywidget.AnyWidget):
         """The numbers in one or two sentences."""
         return self._layout.alt
 
-    @property
+    @cached_property
     def picture(self) -> Picture:
         """The static picture of the same timelines, made when it is first asked for."""
-        if self._picture is None:
-            self._picture = picture_of(self._layout, steps=self._steps)
-        return self._picture
+        return picture_of(self._layout, steps=self._steps)
 
     def __str__(self) -> str:
         """Return the text equivalent."""
