@@ -303,7 +303,7 @@ def order(facts: Evidence) -> _Seen:
     if not same:
         causes = "reshuffle_each_iteration=False, or for deterministic=False in options, map or interleave"
         return FAULT, f"epoch 2 has another order (by {by}); look for shuffle without {causes}"
-    if facts.dataset.options().deterministic is False:
+    if structure.is_dataset(facts.dataset) and facts.dataset.options().deterministic is False:
         return OPEN, f"epoch 2 has the same order (by {by}), but options().deterministic is False and promises none"
     if by == "label" and len(set(one)) < len(one):
         return OPEN, "epoch 2 has the same labels in the same order; key= tells elements of one label apart"

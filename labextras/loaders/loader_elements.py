@@ -100,10 +100,6 @@ class LoaderElements:
         length = Loader(self.loader).length
         return -2 if length is None else length
 
-    def options(self) -> Any:
-        """Return what tf.data has options for, and a loader does not say."""
-        return SimpleNamespace(deterministic=None)
-
     @property
     def shuffles(self) -> bool:
         """Whether it says that it shuffles, in the words of PyTorch, Keras and Hugging Face."""
