@@ -87,7 +87,7 @@ def test_no_effort_is_more_than_the_cores_or_what_threads_computed_or_wanted(sha
     hardly = queue > 9.1 and asked > 0  # a tenth of the time, or less, they had a core
     for word, effort in timeline.efforts.items():
         assert 0 <= effort.low <= effort.high <= 2
-        assert effort.high <= 1 or word != "EagerPyFunc" or hardly
+        assert effort.high <= 1 or word != "EagerPyFunc" or queue > 8.9  # at 9, either may be
         assert effort.cores <= asked / 1200 + 1e-6
         if hardly:
             assert effort.computes is None
