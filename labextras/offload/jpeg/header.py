@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from labextras.offload.jpeg.outcomes import Damaged, Unsupported
@@ -147,7 +147,7 @@ def parse(data: bytes) -> Frame:
     return frame
 
 
-def segments(data: bytes, at: int = 2) -> Iterator[tuple[int, int, bytes]]:
+def segments(data: bytes, at: int = 2, bare: Collection[int] = BARE) -> Iterator[tuple[int, int, bytes]]:
     """Yield marker, first byte and content of each segment of a file; it never ends without an error.
 
     The data of a scan are passed over. Two markers come without content: a start, and an end of the image.
@@ -157,6 +157,8 @@ def segments(data: bytes, at: int = 2) -> Iterator[tuple[int, int, bytes]]:
     data : bytes
     at : int
         Where a marker begins.
+    bare : collection of int
+        Markers that no length follows; they are passed over.
 
     Raises
     ------
@@ -168,7 +170,7 @@ def segments(data: bytes, at: int = 2) -> Iterator[tuple[int, int, bytes]]:
         if data[at] != 0xFF or marker == 0:
             found = data[at : at + 2].hex(" ").upper()
             raise Damaged("segment", f"the bytes {found} stand at byte {at}, where a marker should begin", at)
-        if marker == 0xFF or marker in BARE:
+        if marker == 0xFF or marker in bare:
             at += 1 if marker == 0xFF else 2
             continue
         end = at + 2

@@ -16,11 +16,11 @@ from labextras.offload.jpeg.huffman import ZIGZAG
 
 
 class Bits:
-    """The bits of one restart interval, its stuffed bytes taken out, and how many symbols were taken from them."""
+    """The bits of one restart interval, its stuffed bytes taken out."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data.replace(b"\xff\x00", b"\xff")
-        self.at = self.symbols = 0
+        self.at = 0
 
     def take(self, count: int) -> int:
         """Return the next `count` bits as a number."""
@@ -38,7 +38,6 @@ class Bits:
         for length in range(1, 17):
             code = code << 1 | self.take(1)
             if (length, code) in codes:
-                self.symbols += 1
                 return codes[length, code]
         raise ValueError("bits that are no Huffman code")
 

@@ -325,7 +325,7 @@ def test_a_flat_picture_has_two_tokens_a_block():
 
 
 @pytest.mark.opencl
-def test_kernel_and_task_count_alike_and_so_does_the_twin_where_a_file_is_whole():
+def test_kernel_task_and_twin_count_alike():
     from labextras.offload import Engine, twins
 
     sizes = [(1, 1, 0), (17, 9, 0), (65, 33, 3)]
@@ -346,13 +346,8 @@ def test_kernel_and_task_count_alike_and_so_does_the_twin_where_a_file_is_whole(
         )  # fmt: skip
         rows[name] = engine.download(buffer, made)
     assert np.array_equal(rows["jpeg_tokens"], rows["jpeg_tokens_task"])
-    kernel, twin = rows["jpeg_tokens"][:, :3], twins.jpeg_tokens(files, offsets)
-    counted = (kernel[:, 2] == 0) & (twin[:, 2] == 0)
-    assert counted[:19].all()
-    assert np.array_equal(kernel[counted], twin[counted])
-    assert twin[19:22, 2].tolist() == kernel[19:22, 2].tolist() == [1, 1, 1]
-    assert (kernel[22:, 2] != twin[22:, 2]).sum() <= 6, "each passes over some damage"
-    assert set(kernel[:, 2]) == set(twin[:, 2]) == {0, 1, 2}
+    assert np.array_equal(rows["jpeg_tokens"][:, :3], twins.jpeg_tokens(files, offsets))
+    assert set(rows["jpeg_tokens"][:, 2]) == {0, 1, 2}
 
 
 @pytest.mark.opencl
