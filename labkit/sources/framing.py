@@ -15,7 +15,7 @@ import os
 import zlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import google_crc32c
 import numpy as np
@@ -28,6 +28,8 @@ HEAD, AROUND = 12, 16
 CHUNK = 1 << 18
 #: What the mask of a checksum adds (tensorflow/core/lib/hash/crc32c.h).
 _MASK = 0xA282EAD8
+#: The most bytes that one byte of a deflated stream can stand for (zlib's technical notes).
+_DEFLATE_LIMIT = 1032
 #: Which header zlib is to expect: GZIP's or its own.
 _HEADERS = {"GZIP": 31, "ZLIB": 15}
 #: A ``tf.Example`` (tensorflow/core/example/example.proto and feature.proto): a map is a list of entries.
@@ -114,21 +116,21 @@ def scan(path: str | os.PathLike[str], compression: str = "") -> Iterator[Record
         if not size:
             yield Record(0, 0, b"", "the file is empty")
         elif not compression:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                yield from _records(content)
+            with _Mapped(file.fileno(), 0, access=mmap.ACCESS_READ) as source:
+                yield from _records(source, size)
         else:
-            yield from _records(*_unpacked(file.read(), _HEADERS[compression]))
+            yield from _records(_Deflated(file, _HEADERS[compression]), size * _DEFLATE_LIMIT)
 
 
-def _at(content: mmap.mmap | bytearray, byte: int) -> tuple[bytes, str, int]:
+def _at(source: _Mapped | _Deflated, byte: int) -> tuple[bytes, str, int]:
     """Return the payload of the record at a byte, what is wrong with it, and how long it is; 0 where nobody knows."""
-    head = bytes(content[byte : byte + HEAD])
+    head = source.get(byte, HEAD)
     length = int.from_bytes(head[:8], "little")
     if len(head) < HEAD:
         return b"", f"{len(head)} bytes at the end, too few for a record", 0
     if checksum(head[:8]) != head[8:]:
         return b"", "the length is damaged", 0
-    body = bytes(content[byte + HEAD : byte + HEAD + length + 4])
+    body = source.get(byte + HEAD, length + 4)
     if len(body) < length + 4:
         return b"", f"cut short: {len(body):,} of {length + 4:,} bytes are there", 0
     if checksum(body[:length]) != body[length:]:
@@ -136,55 +138,91 @@ def _at(content: mmap.mmap | bytearray, byte: int) -> tuple[bytes, str, int]:
     return body[:length], "", length + AROUND
 
 
-def _records(content: mmap.mmap | bytearray, broken: str = "") -> Iterator[Record]:
-    """Walk from record to record; after a fault, search for the next whole one. `broken` is why the content ends."""
+def _records(source: _Mapped | _Deflated, limit: int) -> Iterator[Record]:
+    """Walk from record to record; after a fault, search for the next whole one."""
     index = byte = 0
-    while byte < len(content):
-        payload, fault, step = _at(content, byte)
-        after = byte + step if step else _next(content, byte + 1)
+    while source.get(byte, HEAD):
+        payload, fault, step = _at(source, byte)
+        after = byte + step if step else _next(source, byte + 1, limit)
+        if fault and not byte and after is None and not source.broken:
+            fault = "this is not a TFRecord file"
+        yield Record(index, byte, payload, source.broken if fault and source.broken else fault)
         if after is None:
-            yield Record(index, byte, payload, broken or (fault if byte else "this is not a TFRecord file"))
             return
-        yield Record(index, byte, payload, fault)
         index, byte = index + 1, after
-    if broken:
-        yield Record(index, byte, b"", broken)
+    if source.broken:
+        yield Record(index, byte, b"", source.broken)
 
 
-def _next(content: mmap.mmap | bytearray, byte: int) -> int | None:
+def _next(source: _Mapped | _Deflated, byte: int, limit: int) -> int | None:
     """Return where the next whole record begins; None if there is none.
 
     NumPy reads a length at every byte of a chunk at once. Only where one is possible, the checksums are compared; in a
     stretch of zeros, which is the most likely place for many, without Python.
     """
     empty = int.from_bytes(header(0)[8:], "little")
-    while len(window := content[byte : byte + CHUNK]) >= AROUND:
+    while len(window := source.get(byte, CHUNK)) >= AROUND:
         heads = np.lib.stride_tricks.sliding_window_view(np.frombuffer(window, np.uint8), HEAD)
         lengths, sums = (np.ascontiguousarray(heads[:, a:b]).view(f"<u{b - a}").ravel() for a, b in ((0, 8), (8, HEAD)))
-        for start in np.flatnonzero((lengths <= len(content)) & ((lengths > 0) | (sums == empty))).tolist():
-            if not _at(content, byte + start)[1]:
+        for start in np.flatnonzero((lengths <= limit) & ((lengths > 0) | (sums == empty))).tolist():
+            if not _at(source, byte + start)[1]:
                 return byte + start
         byte += len(heads)
     return None
 
 
-def _unpacked(packed: bytes, header: int) -> tuple[bytearray, str]:
-    """Return what a compressed file holds, as far as it can be unpacked, and why it ends too early, or too late."""
-    found = bytearray()
-    while packed:
-        unpack, fresh = zlib.decompressobj(header), zlib.decompressobj(header)
+class _Mapped(mmap.mmap):
+    """Bytes of a mapped file."""
+
+    broken = ""
+
+    def get(self, byte: int, count: int) -> bytes:
+        return self[byte : byte + count]
+
+
+class _Deflated:
+    """Bytes of a compressed file, unpacked when they are read; bytes before them are soon dropped."""
+
+    def __init__(self, file: BinaryIO, header: int) -> None:
+        self._file, self._header = file, header
+        self._unpack = zlib.decompressobj(header)
+        self._kept, self._start, self._ended, self._rest = bytearray(), 0, False, b""
+        #: Why the stream ended early, if it did.
+        self.broken = ""
+
+    def get(self, byte: int, count: int) -> bytes:
+        if (past := byte - self._start - 2 * CHUNK) > 2 * CHUNK:  # a search steps back by less than that
+            del self._kept[:past]
+            self._start += past
+        while len(self._kept) < byte - self._start + count and not self._ended:
+            self._more()
+        return bytes(self._kept[byte - self._start : byte - self._start + count])
+
+    def _more(self) -> None:
+        packed = self._rest or self._file.read(CHUNK)
+        if not packed:
+            self._ended, self.broken = True, "the compressed stream is cut short"
+            return
+        before = self._unpack.copy()
         try:
-            found += unpack.decompress(packed)
+            # At most so much at once, that a small file cannot fill the memory.
+            self._kept += self._unpack.decompress(packed, 1 << 22)
         except zlib.error as error:
-            # An error takes with it what the same call had unpacked, so byte by byte.
-            with contextlib.suppress(zlib.error):
-                for place in range(len(packed)):
-                    found += fresh.decompress(packed[place : place + 1])
             # zlib's own words: "Error -3 while decompressing data: invalid block type" without the number.
-            return found, f"the compressed stream is damaged ({str(error).rpartition(': ')[2]})"
-        if not unpack.eof:
-            return found, "the compressed stream is cut short"
-        packed = unpack.unused_data
-        if packed and not packed.startswith(b"\x1f\x8b"):  # GZIP files may be put behind each other
-            return found, "bytes stand behind the end of the compressed stream"
-    return found, ""
+            self._ended, self.broken = True, f"the compressed stream is damaged ({str(error).rpartition(': ')[2]})"
+            self._up_to_the_damage(before, packed)
+            return
+        self._rest = self._unpack.unconsumed_tail
+        if self._unpack.eof:
+            self._rest = self._unpack.unused_data or self._file.read(CHUNK)
+            self._ended = not self._rest
+            if self._rest[:2] == b"\x1f\x8b":  # GZIP files put behind each other
+                self._unpack = zlib.decompressobj(self._header)
+            elif self._rest:
+                self._ended, self.broken = True, "bytes stand behind the end of the compressed stream"
+
+    def _up_to_the_damage(self, unpack: Any, packed: bytes) -> None:
+        """Unpack byte by byte: an error takes with it what the same call had unpacked."""
+        with contextlib.suppress(zlib.error):
+            for place in range(len(packed)):
+                self._kept += unpack.decompress(packed[place : place + 1])

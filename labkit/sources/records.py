@@ -35,6 +35,8 @@ MANIFEST = "shards.json"
 COMPRESSIONS = {"": ".tfrecord", "GZIP": ".tfrecord.gz", "ZLIB": ".tfrecord.zlib"}
 #: What ``form`` may be: the bytes of the JPEG file, or its decoded uint8 pixels.
 FORMS = ("jpeg", "raw")
+#: A serialized ``tf.Example``; see `labkit.sources.framing.example`.
+example = framing.example
 _FORMAT = "labkit shards 1"
 #: What ``shards.json`` says of each shard.
 _ENTRY = {"records": int, "bytes": int, "sha256": str}
@@ -286,8 +288,12 @@ def _kept(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
 
 def identity(path: Path) -> dict[str, Any]:
     """Return the ``bytes`` of a file, and their ``sha256`` in hex."""
-    content = path.read_bytes()
-    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    digest, size = hashlib.sha256(), 0
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+            size += len(block)
+    return {"bytes": size, "sha256": digest.hexdigest()}
 
 
 def _file(index: int, settings: dict[str, Any]) -> str:
