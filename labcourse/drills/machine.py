@@ -102,7 +102,7 @@ def record(dataset: Any, case: Case, machine: Machine, name: str) -> Recording:
         raise Wrong(f"{error}") from None
     if len(run.taken) < WARMUP + STEPS:
         raise Wrong(f"the dataset ends after {len(run.taken)} batches; it has to go on from epoch to epoch (repeat)")
-    called = {work.name.replace("PyFunc", "clean") for work in works.all}
+    called = {name.replace("PyFunc", "clean") for work in works.all for name in work.names}
     trace = _trace(run, steps, works, case, machine, name)
     return Recording(trace, _held(run, works), frozenset(called & {"clean", "tone"}))
 
@@ -130,7 +130,7 @@ class _Works:
         if id(step) not in self._known:
             made: list[Work] = []
             if step.inside == (_LIST,):
-                made = [Work(SLEEP, "list names", lambda _: _LISTED_MS * 1e6)]
+                made = [Work(SLEEP, ["list names"], lambda _: _LISTED_MS * 1e6)]
             elif step.inside:
                 made = self._record() if step.inside == (_RECORD,) else self._function(step)
             self._known[id(step)] = made
@@ -138,13 +138,13 @@ class _Works:
         return self._known[id(step)]
 
     def _read_from(self, name: str) -> list[Work]:
-        way = Work(MOVE, name, lambda photo: self.machine.link * 1e6)
-        return [Work(SLEEP, name, lambda photo: self._wait_ms(photo) * 1e6), way]
+        way = Work(MOVE, [name], lambda photo: self.machine.link * 1e6)
+        return [Work(SLEEP, [name], lambda photo: self._wait_ms(photo) * 1e6), way]
 
     def _record(self) -> list[Work]:
         machine, files = self.machine, FILES[self.layout] or self.case.size
-        opening = Work(SLEEP, "open", lambda photo: machine.open * 1e6 * (photo - _PHOTO < files))
-        unpacking = Work(WORK, "read TFRecord", lambda photo: UNPACK * machine.read * 1e6)
+        opening = Work(SLEEP, ["open"], lambda photo: machine.open * 1e6 * (photo - _PHOTO < files))
+        unpacking = Work(WORK, ["read TFRecord"], lambda photo: UNPACK * machine.read * 1e6)
         return [opening, *self._read_from("read"), *[unpacking] * (self.layout == "zipped")]
 
     def _function(self, step: Step) -> list[Work]:
@@ -153,11 +153,12 @@ class _Works:
 
         def each(name: str, ms: float, count: int = 1, kind: int = WORK) -> list[Work]:
             """Return work that takes so long for each photo; none if it is done to none."""
-            return [Work(kind, name, lambda one: ms * 1e6 * count * (1 if one >= _PHOTO else one))] * bool(count)
+            return [Work(kind, [name], lambda one: ms * 1e6 * count * (1 if one >= _PHOTO else one))] * bool(count)
 
-        tone = [Work(WORK, "tone", lambda images: machine.tone * 1e6)]
+        tone = [Work(WORK, ["tone"], lambda images: machine.tone * 1e6)]
         if ops["While"] + ops["StatelessWhile"]:  # a call for each photo
-            tone = [Work(WORK, "tone", lambda images, k=k: machine.tone * 1e6 * (k < images)) for k in range(batch)]
+            parts = np.full((batch, _PHOTO + self.case.size), machine.tone * 1e6)
+            tone = [Work(WORK, ["tone"] * batch, lambda images: machine.tone * 1e6 * images, parts)]
         return [
             *self._read_from("ReadFile") * ops["ReadFile"],
             *each("DecodeJpeg", machine.decode, sum(n for op, n in ops.items() if re.match("Decode(?!Raw)", op))),
@@ -170,7 +171,7 @@ class _Works:
     def join_reads(self) -> None:
         """Make one span of the wait for the storage and of the way over the link."""
         for wait, way in itertools.pairwise(self.all):
-            if wait.name == way.name and way.kind == MOVE:
+            if wait.names == way.names and way.kind == MOVE:
                 began = {(thread, end): start for thread, _, start, end in wait.rows}
                 way.rows[:] = [
                     (thread, photo, began.pop((thread, start)), end) for thread, photo, start, end in way.rows
@@ -208,7 +209,7 @@ def _trace(run: Simulation, steps: tuple[Step, ...], works: _Works, case: Case, 
 
 def _held(run: Simulation, works: _Works) -> int:
     """Return how many photos were decoded, or in batches, and not yet trained on, at most."""
-    decoded = [row[3] for work in works.all if work.name == "DecodeJpeg" for row in work.rows]
+    decoded = [row[3] for work in works.all if work.names == ["DecodeJpeg"] for row in work.rows]
     each = sum(run.taken[0][0])
     batched = [end for _, end in run.batches for _ in range(each)]
     taken = [(got, -1) for batches, _, got, _, _ in run.taken for _ in range(sum(batches))]

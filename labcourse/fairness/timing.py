@@ -103,7 +103,7 @@ def simulate(
     """
     found = chain(dataset)
     kinds = {s.name: WORK if shared and not s.asleep else SLEEP for s in stages}
-    works = {s.name: Work(kinds[s.name], s.name, lambda images, s=s: s.cost_ms(images) * 1e6) for s in stages}
+    works = {s.name: Work(kinds[s.name], [s.name], lambda images, s=s: s.cost_ms(images) * 1e6) for s in stages}
 
     def called(step: Step) -> list[Work]:
         return [works[each] for each in called_in(step) if each in works]

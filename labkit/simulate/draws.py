@@ -61,12 +61,14 @@ class DrawnCosts:
             opening, latency = opening + latency, 0 * latency
         transfer = 0.0 if knobs.bandwidth_mb_s is None else np.rint(knobs.image_kb * 1e6 / knobs.bandwidth_mb_s)
         reading = drawn(costs.read, places(2, images)) * miss
-        reads = (SLEEP, "open", latency), (MOVE, "read", transfer * miss), (kind("read"), "read", reading)
-        self.fetch = [_work(*each) for each in ((kind("open"), "open", opening), *reads) if each[2].any()]
+        own = _joined([_work(kind(name), name, ns) for name, ns in (("open", opening), ("read", reading)) if ns.any()])
+        added = [(SLEEP, "open", latency), (MOVE, "read", transfer * miss)]
+        opens = sum("open" in work.names for work in own)
+        self.fetch = _joined([*own[:opens], *(_work(*each) for each in added if each[2].any()), *own[opens:]])
         place = places(3, batches if knobs.map_batches else images)
-        self.map = [_work(kind(name), name, drawn(cost, place)) for name, cost in costs.map.items()]
+        self.map = _joined([_work(kind(name), name, drawn(cost, place)) for name, cost in costs.map.items()])
         if knobs.cycle_length == 1 and not knobs.map_batches:  # the map function opens and reads, too
-            self.fetch, self.map = [], [*self.fetch, *self.map]
+            self.fetch, self.map = [], _joined([*self.fetch, *self.map])
 
     @property
     def mapped(self) -> list[Work]:
@@ -112,4 +114,16 @@ class DrawnCosts:
 
 
 def _work(kind: int, name: str, ns: np.ndarray) -> Work:
-    return Work(kind, name, ns.tolist().__getitem__)
+    return Work(kind, [name], ns.tolist().__getitem__, ns[None])
+
+
+def _joined(works: list[Work]) -> list[Work]:
+    """Join neighbours of one kind: fewer events, the same times."""
+    joined: list[Work] = []
+    for work in works:
+        if joined and joined[-1].kind == work.kind != MOVE:
+            last = joined.pop()
+            parts = np.r_[last.parts_ns, work.parts_ns]
+            work = Work(last.kind, last.names + work.names, parts.sum(axis=0).tolist().__getitem__, parts)
+        joined.append(work)
+    return joined

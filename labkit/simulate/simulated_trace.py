@@ -9,6 +9,7 @@ import numpy as np
 
 from labkit.common.numbers import whole
 from labkit.simulate.assumptions import assumptions
+from labkit.simulate.clock import SLEEP
 from labkit.simulate.costs import Costs, Knobs
 from labkit.simulate.draws import DrawnCosts
 from labkit.simulate.iterators import AHEAD, IN_CONSUMER, PREFETCH
@@ -54,13 +55,26 @@ class SpanTable:
             self.add(got, trained, Thread("copy to the accelerator", "device"), "copy", "copy", step)
 
     def work(self, run: Simulation, works: list[Work]) -> None:
-        """Add a span for each element of some work, as far as the run got."""
+        """Add a span for each element and name of some work, as far as the run got."""
         for work in (work for work in works if work.rows):
-            number, _, start, end = map(np.array, zip(*work.rows, strict=True))
-            known, place = np.unique(number, return_inverse=True)
-            thread = np.array([self.number(Thread(run.threads[one], "pipeline")) for one in known.tolist()])[place]
-            some = (end > start) | (end < run.clock.now)
-            self.add(start[some], end[some], thread[some], work.name, category(work.name))
+            number, element, start, end = map(np.array, zip(*work.rows, strict=True))
+            numbers = {
+                known: self.number(Thread(run.threads[known], "pipeline")) for known in np.unique(number).tolist()
+            }
+            thread = np.array([numbers[known] for known in number.tolist()])
+            parts = np.ones((1, len(start))) if work.parts_ns is None else work.parts_ns[:, element]
+            done, begin = np.zeros(len(start)), start
+            for i, name in enumerate(work.names, 1):
+                part = parts[i - 1]
+                done = done + part
+                if i < len(work.names):
+                    reached = start + done if work.kind == SLEEP else run.clock.when(start, done)
+                    until = np.minimum(np.maximum(reached, begin), end)
+                else:
+                    until = end
+                some = (part > 0) & ((until > begin) | (end < run.clock.now))
+                self.add(begin[some], until[some], thread[some], name, category(name))
+                begin = until
 
     def trace(self, window: tuple[int, int], **facts: Any) -> Trace:
         """Return the trace of a window, first and last ns; spans are cut to it."""

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from labkit.pipelines.structure import Step
 from labkit.simulate.clock import WAIT, Clock, Process
 
@@ -18,24 +20,27 @@ class Endless(ValueError):
 
 @dataclass(eq=False)
 class Work:
-    """One thing that a step does to each element, and when it did it.
+    """What a step does to each element in one manner without a break, and when it did it.
 
     Parameters
     ----------
     kind : int
         `SLEEP`, `WORK` or `MOVE` of `labkit.simulate.clock`.
-    name : str
-        The stage or operation.
+    names : list of str
+        Stages and operations in it, in order.
     cost_ns : callable
-        From an element to nanoseconds.
+        From an element to nanoseconds, all names together.
+    parts_ns : ndarray of float64, shape (len(names), elements), optional
+        What each name takes of it, if there are several.
     rows : list of (thread, element, start, end)
         By which thread, to what and when it was done, in float nanoseconds. Work that is still going on when the run
         ends has an end, too: as far as it got.
     """
 
     kind: int
-    name: str
+    names: list[str]
     cost_ns: Callable[[int], float]
+    parts_ns: np.ndarray | None = None
     rows: list[tuple[int, int, float, float]] = field(default_factory=list)
 
 

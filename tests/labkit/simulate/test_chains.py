@@ -24,7 +24,7 @@ MS = 10**6
 
 def works(step):
     """Return what a step of these tests costs: its function says it, as (name, ms per call, ms per image)."""
-    return [Work(SLEEP, name, lambda n, c=call, e=each: (c + e * n) * MS) for name, call, each in step.inside]
+    return [Work(SLEEP, [name], lambda n, c=call, e=each: (c + e * n) * MS) for name, call, each in step.inside]
 
 
 @st.composite
