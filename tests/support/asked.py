@@ -6,7 +6,7 @@ from repeats import again
 
 from labcourse.grading import INCONCLUSIVE, check
 
-#: A busy machine leaves one right answer in ten open (`benchmarks/grading_noise.py`), but not eight times in a row.
+#: A busy machine leaves a right answer open now and then, but not eight times in a row.
 TIMES = 8
 
 
