@@ -92,6 +92,10 @@ class Summary(Tabular):
     predictions: list[Prediction]
     damaged: int
 
+    def __len__(self) -> int:
+        """Return the number of predictions."""
+        return len(self.predictions)
+
     def table(self) -> Table:
         """Return the predictions, and the notes below them."""
         cells = [(p.name, *p.cells, p.verdict) for p in self.predictions]

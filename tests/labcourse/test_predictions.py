@@ -258,7 +258,7 @@ def test_a_folder_that_cannot_be_written_keeps_the_number_in_the_kernel(tmp_path
     monkeypatch.setenv("LABKIT_DATA", str(blocked))
     assert "kept in this kernel only" in str(predictions.commit("02.gain", 1.3))
     assert predictions.review("02.gain", measured=rounds(1.3)).verdict == "right"
-    assert len(predictions.summary().predictions) == 1
+    assert len(predictions.summary()) == 1
 
 
 def test_forgetting_leaves_nothing_behind(tmp_path):
@@ -267,7 +267,7 @@ def test_forgetting_leaves_nothing_behind(tmp_path):
     assert predictions.forget("02.gain") == 1
     assert predictions.forget() == 1
     assert not list((tmp_path / "data" / "predictions").iterdir())
-    assert len(predictions.summary().predictions) == 0
+    assert len(predictions.summary()) == 0
 
 
 # -- answers that are none -------------------------------------------------------------------
