@@ -226,4 +226,8 @@ def _held(
         words.append(f"of at most {most:,.10g}")
     if other:
         words.append(other)
-    raise ValueError(f"{name} is {value!r:.60}; allowed: {' '.join(words)}")
+    try:
+        shown = f"{value!r:.60}"
+    except ValueError:  # Python prints no number of more than 4,300 digits
+        shown = "too long to be printed"
+    raise ValueError(f"{name} is {shown}; allowed: {' '.join(words)}")
