@@ -23,7 +23,7 @@ ALLOWED = {("labextras.card", "labextras.offload")}
 # Circuits and files that are written through a card brought 800 lines; readings, the challenge, the reader's own
 # pipeline and drills of the machine 1,400; loops and scripts of the reader's own, and loaders that are inspected and
 # improved as pipelines are, 760.
-BUDGETS = {"labkit": 10_470, "labcourse": 7_060, "labextras": 10_810, "all": 28_335, "tests": 32_650}
+BUDGETS = {"labkit": 10_480, "labcourse": 7_060, "labextras": 10_830, "all": 28_365, "tests": 32_650}
 LONGEST, SCRIPT, COURSE, PLUGIN, ENTRIES = 420, 1_100, 200, 750, 13
 # What is beyond its budget by more than this has to give something back before it grows.
 LEEWAY = 1.05

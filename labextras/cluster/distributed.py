@@ -11,7 +11,7 @@ import re
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from typing import Any
@@ -27,6 +27,7 @@ from labextras.cluster.servers import Death
 from labkit.common.errors import error_text
 from labkit.common.numbers import number, whole
 from labkit.common.processes import NOTICED_S, apart
+from labkit.timeline.run import ProcessorTime
 from labkit.timeline.trace import Thread, Trace
 
 #: More processes than this are a mistake: each holds some 300 MB, and all of them share the cores of this machine.
@@ -85,7 +86,32 @@ class DistributedRun:
             batch_size=None if None in sizes else sum(sizes),
             repeats=(),  # figures of process 0 alone
             host=replace(found[0].run.host, others=None),  # most of the other programs were the other processes
+            processor=_together([trace.run.processor for trace in found], window),
         )
+
+
+def _together(clocks: Sequence[ProcessorTime | None], window_ns: tuple[int, int]) -> ProcessorTime | None:
+    """Return the processor time of all processes in a window, as that of one; None where one was not sampled in it."""
+    within = [one and [k for k, at in enumerate(one.at_ns) if window_ns[0] <= at <= window_ns[1]] for one in clocks]
+    if not all(place and len(place) > 1 for place in within):
+        return None
+    # Each is known between its own samples; what lies before and behind those of another one is left out.
+    times = [np.array(one.at_ns)[place] - window_ns[0] for one, place in zip(clocks, within, strict=True)]
+    at = np.unique(np.concatenate(times))
+    at = at[(at >= max(one[0] for one in times)) & (at <= min(one[-1] for one in times))]
+    used = sum(
+        np.interp(at, mine, np.array(one.cpu_ns)[place] - one.cpu_ns[place[0]])
+        for mine, one, place in zip(times, clocks, within, strict=True)
+    )
+    queued = [one.queued_ns for one in clocks]
+    return ProcessorTime(
+        tuple((at + window_ns[0]).tolist()),
+        tuple(np.rint(used).astype(int).tolist()),
+        None if None in queued else sum(queued),
+        tuple(sorted(itertools.chain(*(one.threads for one in clocks)), key=lambda one: -one.computed_ns)),
+        clocks[0].consumer_ns,
+        clocks[0].converting,
+    )
 
 
 def _images(trace: Trace, window_ns: tuple[int, int]) -> float | None:

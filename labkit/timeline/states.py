@@ -22,7 +22,7 @@ import numpy as np
 from labkit.timeline.causes import per_gap
 from labkit.timeline.causes.effort import Effort, had_core, queued
 from labkit.timeline.causes.node_work import asynchronous
-from labkit.timeline.causes.thresholds import INTERPRETER_FULL, NODE_NS, ONE_CORE, ONE_THREAD
+from labkit.timeline.causes.thresholds import BACKGROUND, INTERPRETER_FULL, NODE_NS, ONE_CORE, ONE_THREAD
 from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.intervals import at_least, overlap, union
 from labkit.timeline.lanes import GET, IS_WORK, PIPE, PUT, Lane
@@ -152,6 +152,9 @@ class _OwnTimes:
         self.cpu_ns = clock.cpu_ns[-1] - clock.cpu_ns[0] if clock and len(clock.cpu_ns) > 1 else None
         computing = np.array([CATEGORIES[category] in _COMPUTE for category, _ in self.pairs], bool)
         self.computing_at_once = self._at_once(computing)
+        # Of what the process computed, work outside of its ops took `BACKGROUND` at most, but for training on cores.
+        on_host = run.accelerator.kind in ("real", "software")
+        self.least_ns = 0 if on_host or not (lanes and self.cpu_ns) else self.cpu_ns - BACKGROUND * lanes[0].window_ns
         counted = self.cpu_ns is not None and clock.queued_ns is not None
         self.ready = had_core(self.cpu_ns, queued(run)) if counted else None
         if counted and self._free_cores(lanes, computing[self.op]) >= _SPARE:
@@ -290,11 +293,12 @@ class _OwnTimes:
     def cores_shared(self, effort: np.ndarray) -> np.ndarray:
         """Return the share of its ready time in which each operation had a core, 0 to 1, shape (pairs,).
 
-        It is counted, or all that are ready at one time share the cores equally.
+        It is counted, or all that are ready at one time share the cores equally. Threads of which one hands over to
+        another one are queued for longer than any op is open, so no op had less than what the process computed for ops.
         """
         cores, had = self.run.host.cpus, np.ones(len(self.pairs))
         if self.ready is not None or not cores:
-            return had * (self.ready or 1.0)
+            return had * max(self.ready or 1.0, min(1.0, self.least_ns / max(1.0, float(effort @ self.own_ns))))
         order = np.argsort(np.r_[self.start, self.end], kind="stable")
         weight = effort[self.op]
         wanted = np.cumsum(np.r_[weight, -weight][order])

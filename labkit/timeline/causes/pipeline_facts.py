@@ -77,7 +77,7 @@ class Pipeline:
         `node` began epochs or filled its buffer for most of the time; `unsure` is whether threads waited for cores that
         other programs held.
         """
-        found = self._small() | self._ahead | self._loop(known)
+        found = self._small(known) | self._ahead | self._loop(known)
         found |= self._start(node) if node else {}
         ahead = "works ahead" if self._works_ahead_itself() else ""
         if known["cause"] not in NOBODY:
@@ -109,14 +109,14 @@ class Pipeline:
         slow = any(map(_SLOW.match, below)) and not below.intersection(_CACHES)
         return {"fills_buffer": short_op(node).startswith("Shuffle"), "slow_start": slow}
 
-    def _small(self) -> dict[str, Any]:
+    def _small(self, known: Facts) -> dict[str, Any]:
         """Return what shows that handing elements over takes longer than the work on them."""
         took = self._took("prep", lambda name: name not in self.work.calls).total()
         batch, element = self._took("batch", lambda name: True).total(), self.run.work and self.run.work.element
         # To read and to unpack, and to copy what is large, takes as long however elements are handed over.
         stored = self._took("fetch", lambda name: True) + self._took("prep", lambda name: short_op(name) in READERS)
         other = stored.total() + (batch if element and element.bytes >= thresholds.LARGE_BYTES else 0)
-        few = 2 * other <= self.causes.gaps.length_ns.sum()
+        few = known["blame"] not in READERS and 2 * other <= self.causes.gaps.length_ns.sum()
         return (
             chain(self.work, self.steps)
             or one_by_one(self.work, self.steps, took, batch)
@@ -153,9 +153,9 @@ class Pipeline:
             maps = [name for name in self.work.below(path) if is_map(short_op(name))]
             if maps and short_op(path) in _DROPPERS:
                 # Branches of a zip that are written alike share a path: one element is several of theirs.
-                nearest = min(maps, key=len)
-                zipped = nearest[: nearest.rfind("::Zip") + len("::Zip")]
-                alike = self.work.calls[nearest] / self.work.calls.get(zipped, self.work.calls[nearest])
+                zipped, _, branch = min(maps, key=len).rpartition("::Zip::")
+                zipped, branch = f"{zipped}::Zip", f"{zipped}::Zip::{branch.partition('::')[0]}"
+                alike = self.work.calls[branch] / self.work.calls[zipped] if zipped in self.work.calls else 1
                 made = ran / max(1, round(alike)) / taken
                 drops = self.work.asked(path) / self.work.calls[path]
                 if made >= thresholds.THROWN_AWAY and drops >= 0.9 * most:  # of several, the one that drops most
@@ -313,10 +313,13 @@ class Pipeline:
             size = sum(int(np.prod(part.shape)) * np.dtype(part.dtype).itemsize for part in parts)
         except TypeError:  # a shape that varies, or a text
             size = 0
+        # Behind a map of batches come other elements than those of which the batches were made.
+        last = next((node.kind for node in self.run.written if is_map(node.kind) or "Batch" in node.kind), "Batch")
         # What takes long for each element is no handing over.
         slow = self.causes.gaps.length_ns.sum() >= thresholds.EACH_NS * (self.run.images_of(self.steps) or np.inf)
         padding = "Padded" in blame and (share is None or share >= thresholds.PADDED)
-        return {"padding": padding, "small_bytes": size if size < thresholds.SMALL_BYTES and not slow else 0}
+        small = size < thresholds.SMALL_BYTES and not (slow or is_map(last))
+        return {"padding": padding, "small_bytes": size if small else 0}
 
     def _at_once(self, categories: Sequence[str], ops: Set[str]) -> float:
         """Return how many threads do such work at once in the gaps, on average over the time that any does.

@@ -18,8 +18,10 @@ from waiting import ended, until
 import labextras.cluster
 import labextras.fit
 import labkit
+from labextras.cluster.distributed import DistributedRun
 from labextras.cluster.elements import ClusterError
-from labkit.timeline.trace import Trace
+from labkit.timeline.run import ProcessorTime
+from labkit.timeline.trace import Span, Trace
 
 BATCH, STEPS = 16, 12
 ROWS = 64
@@ -202,6 +204,25 @@ def test_both_processes_are_on_one_clock_and_the_all_reduce_waits_for_the_late_o
     starts = [trace.start_ns[trace.select("transfer", kind="unit")] for trace in traces]
     assert len(ends[0]) == len(ends[1]) == 4
     assert (np.minimum(*ends) >= np.maximum(*starts)).all(), "the clocks of the processes are one"
+
+
+def clocked(first, last, cores, queued=5):
+    """Return the trace of a process that keeps so many cores busy, sampled every 5 ms; milliseconds."""
+    spans = [Span("consumer", "train step", "train", first * 1_000_000, last * 1_000_000, 0)]
+    at = tuple(range(first * 1_000_000, last * 1_000_000 + 1, 5_000_000))
+    clock = ProcessorTime(at, tuple(round(cores * (t - at[0])) for t in at), queued)
+    trace = Trace.from_spans(spans, {"consumer": "consumer"}, origin="measured")
+    return trace.with_run(window_ns=(first * 1_000_000, last * 1_000_000), processor=clock)
+
+
+def test_the_processor_time_is_that_of_all_processes():
+    run = DistributedRun([clocked(0, 100, 0.5), clocked(10, 120, 1.0)], [])
+    clock = run.trace.run.processor
+    assert (clock.at_ns[0], clock.at_ns[-1]) == (10_000_000, 100_000_000), "while both were sampled"
+    assert np.diff(clock.cpu_ns) == pytest.approx(1.5 * np.diff(clock.at_ns))
+    assert clock.queued_ns == 10
+    lacking = clocked(10, 120, 1.0).with_run(processor=None)
+    assert DistributedRun([clocked(0, 100, 0.5), lacking], []).trace.run.processor is None
 
 
 def mine():

@@ -367,6 +367,17 @@ def test_small_elements_are_not_told_to_be_smaller(shape, each, small):
     assert rule == ("batch.small-elements" if small else "batch.fewer-bytes")
 
 
+@pytest.mark.parametrize(
+    ("nodes", "small"), [(("Batch", "Map"), True), (("Map", "Batch"), False), (("Prefetch", "Batch"), True)]
+)
+def test_behind_a_map_of_batches_nobody_knows_what_was_batched(nodes, small):
+    """The nodes stand from the last one to the first one."""
+    facts = {"work": {"components": [{"dtype": "float32", "shape": [2], "digest": ""}]}, "images": 64 * STEPS}
+    written = [WrittenNode(kind) for kind in nodes]
+    rule = said(lambda a: [("next", f"{BATCH}::Sql", "iterator", a, a + 0.1)], written=written, **facts)
+    assert (rule == "batch.small-elements") == small
+
+
 @pytest.mark.parametrize("share", [0.5, 0.01, None])
 def test_a_padding_that_fills_little_up_is_told_to_copy_less(share):
     work = {} if share is None else {"padded": share}
@@ -420,6 +431,20 @@ def test_a_filter_that_waits_for_the_map_below_it_is_told_from_one_whose_functio
     assert said(make, written=written, images=4 * STEPS) == rule
 
 
+def test_a_filter_in_each_branch_of_a_zip_drops_what_the_map_below_it_made():
+    """Both branches are written alike, so that they share a path: two of four that a filter asks for come through."""
+    zipped = f"{BATCH}::Zip"
+
+    def make(a):
+        spans = asked(zipped)(a)
+        spans += [("next", f"{zipped}::Filter", "iterator", a + 5 * k, a + 5 * k + 4.9) for k in range(2)]
+        return spans + calling(f"{zipped}::Filter::ParallelMapV2", a, 8)
+
+    dropped = recorded(make, images=STEPS).stalls
+    assert dropped.rules[-1] == "work.drop-first"
+    assert dropped.advice.startswith("filter before the map, which makes 4.0 elements for each one")
+
+
 @pytest.mark.parametrize("op", ["DecodePng:DecodePng", "while/body/_1/sort/TopKV2:TopKV2"])
 @pytest.mark.parametrize("node", ["FiniteSkip", "Shard"])
 def test_two_branches_of_a_zip_and_a_loop_are_no_elements_that_are_dropped(node, op):
@@ -469,6 +494,16 @@ def test_a_source_that_computes_is_told_what_helps_it(source):
     stalls = recorded(lambda a: [("next", read, "read", a + 0.1, a + 9.9)], **facts).stalls
     assert (stalls.cause, stalls.blame) == ("prep", source.rpartition("::")[2])
     assert stalls.rules[-1] == "source.unpacked"
+
+
+def test_a_source_that_takes_most_is_not_told_that_the_calls_behind_it_are_small():
+    read = f"{PARALLEL}::CSV"
+    facts = {"processor": CLOCK, "host": {"cpus": 2}}
+
+    def make(a):
+        return [*many_calls(PARALLEL, a), ("next", read, "read", a + 0.1, a + 4.5)]
+
+    assert recorded(make, **facts).stalls.rules[-1] == "source.unpacked"
 
 
 @pytest.mark.parametrize("unordered", [True, False])

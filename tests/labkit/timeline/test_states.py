@@ -142,6 +142,17 @@ def test_a_thread_that_is_queued_while_a_core_is_free_wakes_up_and_waits_for_no_
     assert state.share == pytest.approx(1.0 if not waits else 0.7, abs=0.02)
 
 
+@pytest.mark.parametrize(("busy", "least"), [(1.0, 0.65), (0.5, 0.15)])
+def test_threads_that_hand_over_to_each_other_are_queued_and_compute_what_the_process_did(busy, least):
+    """Both cores are taken, and threads are queued for longer than an op is open: a quarter of a core is no op's."""
+    crowded = {"host": {"cpus": 2, "others": 0.5}}
+    state = by_name(threads(DECODE, "decode", 1, busy, queued_ms=1.2 * 480, **crowded))[DECODE]
+    assert state.share >= least
+    trained = {"accelerator": {"name": "keras", "kind": "real"}}
+    alone = by_name(threads(DECODE, "decode", 1, busy, queued_ms=1.2 * 480, **crowded, **trained))[DECODE]
+    assert alone.share < 0.5, "training may have taken it"
+
+
 def test_sixteen_threads_that_decode_and_leave_cores_free_wait_for_nobody_knows_what():
     assert by_name(threads(DECODE, "decode", 16, 0.5))[DECODE].waits == UNKNOWN
 
