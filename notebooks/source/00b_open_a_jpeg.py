@@ -98,7 +98,7 @@ luma = y[8 * row : 8 * row + 8, 8 * column : 8 * column + 8] - 128
 print(luma.round().astype(int))
 
 # %% [markdown]
-# The *discrete cosine transform* (DCT) writes the block as a sum of 64 pictures of waves. Its 64 *coefficients* say how much of each picture is in the block. They are as many as before, but few are large, and most of these belong to slow waves, top left. Fast waves are to the right and below.
+# The *discrete cosine transform* (DCT) writes the block as a sum of 64 pictures of waves. Its 64 *coefficients* say how much of each picture is in the block. They are as many as before, but few are large, and most of these belong to slow waves, top left. Fast waves are to the right and below. They are large only where a hard edge runs through the block.
 
 # %%
 k, n = np.mgrid[:8, :8]
@@ -150,7 +150,7 @@ print("\n".join(lines))
 discrepancy.gallery(qualities, title="Fewer coefficients are left")
 
 # %% [markdown]
-# What is lost stays lost: at quality 95, the lab's photo gets a larger file than before, and no pixel gets better.
+# (`encode_jpeg` halves the colour in both directions, too, at every quality.) What is lost stays lost: at quality 95, the lab's photo gets a larger file than before, and no pixel gets better.
 #
 # ## Zigzag
 #
@@ -382,7 +382,7 @@ try_it("00.3", block)
 check("00.3", block)
 
 # %% [markdown]
-# **00.4** Each picture went through one step alone: `"subsample"` (Cb and Cr: one number for each 8×8), `"quantise"` (quality 5), `"scale"` (`ratio=8`, shown large) or `"code"` (zigzag and Huffman codes, and back). Which picture is which?
+# **00.4** Each picture went through one step alone: `"subsample"` (Cb and Cr: one number for each 8×8), `"quantise"` (quality 5, with the usual colour), `"scale"` (`ratio=8`, shown large) or `"code"` (zigzag and Huffman codes, and back). Which picture is which?
 
 # %% tags=["nbval-ignore-output"]
 alone = {"subsample": coarser["Cb, Cr: 8×8"], "quantise": qualities["quality 5"], "code": photo[part]}

@@ -27,16 +27,16 @@ from labextras.offload import hardware, twins
 idea("08")
 
 # %% [markdown]
-# A real chip. Two free tools, Yosys and nextpnr, have placed a circuit on it: the small spot, large on the right.
+# A real chip. Two free tools, Yosys and nextpnr, did *[place and route](../docs/glossary.md#placement)* for a circuit: they chose a spot for each of its parts, and the wires between them. It is the small spot, large on the right.
 
 # %% tags=["nbval-ignore-output"]
 small = hardware.place("brighten")
 hardware.chip_picture(small)
 
 # %% [markdown]
-# The chip holds thousands of two simple parts. A **look-up table** is a memory of 16 bits: its four inputs choose which bit comes out. So it is any function of four bits.
+# The chip holds thousands of two simple parts. A **look-up table** is a memory of 16 bits: its four inputs choose which bit comes out. So it is any function of four bits. A drawing shows all that belong together as one.
 #
-# A **register** holds one bit. It takes a new bit only at a tick of the **clock**. Between two ticks the signals run through look-up tables. So the clock must be slower than the longest path from one register to the next:
+# A **register** holds one bit. It takes a new bit only at a tick of the **clock**. Between two ticks the signals run through look-up tables. So the clock must be slower than the longest path, from a register or an input to the next register or output:
 
 # %%
 idea("08.clock")
@@ -104,7 +104,7 @@ labkit.show(trace)
 #
 # ## A loop
 #
-# A JPEG stores numbers as *Huffman codes*: short bit patterns for frequent numbers, long ones for rare numbers.
+# A JPEG stores numbers as *Huffman codes*: short bit patterns for frequent numbers, long ones for rare numbers ([00b](00b_open_a_jpeg.ipynb)).
 
 # %%
 reader = hardware.module("reader")
@@ -143,7 +143,7 @@ for memory in ("logic", "block"):
 labkit.show(seen["logic"], seen["block"], labels=("table in logic", "table in block memory"), steps=30)
 
 # %% [markdown]
-# The slow `reader` is starved although its input is blocked: it is still computing.
+# The slow `reader` is starved although its input is blocked: it is still computing. A word of the input holds about four codes, so the input is blocked in most cycles, with the fast reader, too.
 #
 # Now size and clock, placed before with five random starts (*seeds*). The clock is an *estimate* of the tools:
 
@@ -174,7 +174,7 @@ print("the block memory answers after", block.first_ns, "ns")
 # This table is a fixed one, and Yosys finds the rule behind its rows, so that the logic is small. But a JPEG may bring its own tables, and those must lie in a memory.
 # </details>
 #
-# In `brighten`, which has no loop, one more register would cost one cycle for the whole photo. In the reader it costs a cycle for *each code*.
+# In `brighten`, which has no loop, one more register would cost one cycle for the whole photo. In the reader it costs a cycle for *each code*, and only a much faster clock makes up for that.
 #
 # So **Huffman codes are the limit of a JPEG decoder**. What follows works on blocks and pixels that do not wait for each other: it can be built twice. The codes of a photo cannot. A fast card has several readers, each with another photo (notebook 08b).
 #
@@ -185,7 +185,7 @@ joined = hardware.simulate(hardware.circuit("joined block"), words, delta=40, re
 labkit.show(joined.trace, steps=30)
 
 # %% [markdown]
-# While the consumer rests, everything before it is blocked. While it takes, `brighten` is starved in every second cycle. *Before the slowest part all are blocked, behind it all are starved*, as with a full and an empty `prefetch`.
+# While the consumer rests, everything before it is blocked. While it takes, `brighten` is starved in about every second cycle. *Before the slowest part all are blocked, behind it all are starved*, as with a full and an empty `prefetch`.
 #
 # ### The same loop in OpenCL
 #

@@ -75,7 +75,7 @@ predictions.review("08b.storage", model=0.2, measured=parts["read"] / sum(parts.
 # %% [markdown]
 # Here, "the model" is the 20 % of the slides. Their photos lay on a disk; yours lie in the page cache, where a read is short. The slides offload four operations: decode, resize, brightness, and normalise with clip. The picture says which of them takes the time.
 #
-# ## Build: kernels, proven bit by bit
+# ## Build: kernels, compared with TensorFlow
 #
 # A *kernel* is a function in [OpenCL](../docs/glossary.md#opencl), a language for CPUs, GPUs and FPGAs. The device runs it many times at once, and each run is a *work-item* with a number. Here work-item `i` turns byte `i` into a share of full brightness:
 
@@ -180,14 +180,14 @@ measured
 #
 # ## The timeline
 #
-# The card has a lane for each of its three *engines*: *copy in* reads photos from the drive, *kernel* decodes and resizes them, *copy out* sends the pixels to the host. For the host, waiting for the card looks like reading a file: its threads are hollow. A gap that waits for the *kernel* says *prepare*. Two steps are shown; the table counts all.
+# The card has a lane for each of its three *engines*: *copy in* reads photos from the drive, *kernel* decodes and resizes them, *copy out* sends the pixels to the host. For the host, waiting for the card looks like reading a file: its threads are hollow. A gap that waits for the *kernel* says *prepare*. Five steps are shown; the table counts all.
 
 # %% tags=["nbval-ignore-output"]
 shown = [measured.trace(name) for name in jobs]
 if ssd:
     after = ssd.status()
     shown[1] = ssd.with_lanes(shown[1])
-labkit.show(*shown, labels=("on the host", "through the card"), steps=2)
+labkit.show(*shown, labels=("on the host", "through the card"), steps=5)
 
 # %% [markdown]
 # What has left this process? Processor time tells, because it does not depend on who waits for whom:
@@ -217,7 +217,7 @@ labkit.show(*halves, labels=("in sequence", "overlapped"))
 # %% [markdown]
 # In sequence the times of the three engines add up. Overlapped, the slowest engine sets the pace, as in notebook 02.
 #
-# A real card reads *peer to peer* (P2P): from the flash to the FPGA, past the host. How fast depends on the size of a read, and a photo is a small one:
+# A real card reads *peer to peer* (P2P): from the flash to the FPGA, past the host. How fast depends on the size of a read, and a photo alone is a small one:
 
 # %% tags=["nbval-ignore-output"]
 eight.p2p_picture(float(counted.bytes.mean()))
@@ -225,7 +225,7 @@ eight.p2p_picture(float(counted.bytes.mean()))
 # %% [markdown]
 # ## More decoders, until the chip is full
 #
-# The decoder is the JPEG reader of notebook 08, grown up. It needs 1.039 cycles for a [token](../docs/smartssd.md), a code with its bits (simulated), at 62.7 MHz (placed). The KU15P is the chip of the card. The model refuses what does not fit on it:
+# The decoder is the JPEG reader of notebook 08, grown up. It needs 1.039 cycles for a [token](../docs/smartssd.md), a code with its bits (simulated), at 62.7 MHz (placed on an ECP5, the chip of notebook 08). The chip of the card is a KU15P. Nothing was placed on it; what fits is computed from its size, and the model refuses more:
 #
 # <details><summary>Its tables lie in block memories. Why not two cycles?</summary>
 #
@@ -273,7 +273,7 @@ for name, (model, changes) in cases.items():
     print(f"{name:<20}{model.answer(counted, **({'accelerator': fed} | host | changes)).verdict}")
 
 # %% [markdown]
-# Offload gains nothing where one decoder is all, the accelerator is fed already, there are enough cores, little work moves, or reads are small. The vendor's decoder differs from picture to picture, hence a band: [where each figure comes from](../docs/smartssd.md). On a busy machine there is no verdict.
+# Offload gains nothing where one decoder is all, the accelerator is fed already, there are enough cores, little work moves, or reads are small. A gain of less than a tenth counts as none. The vendor's decoder differs from picture to picture, hence a band: [where each figure comes from](../docs/smartssd.md). On a busy machine there is no verdict.
 #
 # ## Exercises
 #
