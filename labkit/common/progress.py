@@ -25,7 +25,7 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
         Steps; None where their number is not known.
     title : str
     hidden : bool
-        Show nothing, as where LABKIT_FAST is set.
+        Show nothing.
     delay_s : float
         Seconds until the bar appears: a job that is over before shows no bar.
     """
@@ -61,7 +61,7 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
     notebook = any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
     delay = max(delay_s, 1e-9 if notebook else 0)
     look = {"unit": "step", "leave": False, "file": sys.stdout if colab else None}
-    with Bar(total=total, desc=title, disable=hidden or fast(), delay=delay, **look) as shown:
+    with Bar(total=total, desc=title, disable=hidden, delay=delay, **look) as shown:
         yield shown.update
 
 
@@ -80,4 +80,4 @@ def optional_bar(
     if progress is not None:
         return bar(total, title, not progress)
     watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return bar(total, title, not watched, delay_s=3)
+    return bar(total, title, fast() or not watched, delay_s=3)
