@@ -92,20 +92,18 @@ class DistributedRun:
 
 def _together(clocks: Sequence[ProcessorTime | None], window_ns: tuple[int, int]) -> ProcessorTime | None:
     """Return the processor time of all processes in a window, as that of one; None where one was not sampled in it."""
-    within = [one and [k for k, at in enumerate(one.at_ns) if window_ns[0] <= at <= window_ns[1]] for one in clocks]
-    if not all(place and len(place) > 1 for place in within):
+    if not all(one and one.at_ns for one in clocks):
         return None
-    # Each is known between its own samples; what lies before and behind those of another one is left out.
-    times = [np.array(one.at_ns)[place] - window_ns[0] for one, place in zip(clocks, within, strict=True)]
-    at = np.unique(np.concatenate(times))
-    at = at[(at >= max(one[0] for one in times)) & (at <= min(one[-1] for one in times))]
-    used = sum(
-        np.interp(at, mine, np.array(one.cpu_ns)[place] - one.cpu_ns[place[0]])
-        for mine, one, place in zip(times, clocks, within, strict=True)
-    )
+    at = np.unique(np.concatenate([one.at_ns for one in clocks]))
+    # Each is known between its own samples.
+    since = max(window_ns[0], *(one.at_ns[0] for one in clocks))
+    until = min(window_ns[1], *(one.at_ns[-1] for one in clocks))
+    if len(at := at[(at >= since) & (at <= until)]) < 2:
+        return None
+    used = sum(np.interp(at - since, np.array(one.at_ns) - since, one.cpu_ns) for one in clocks)
     queued = [one.queued_ns for one in clocks]
     return ProcessorTime(
-        tuple((at + window_ns[0]).tolist()),
+        tuple(at.tolist()),
         tuple(np.rint(used).astype(int).tolist()),
         None if None in queued else sum(queued),
         tuple(sorted(itertools.chain(*(one.threads for one in clocks)), key=lambda one: -one.computed_ns)),

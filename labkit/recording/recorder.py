@@ -40,7 +40,7 @@ from labkit.recording.tfdata.driver import (
 from labkit.timeline.intervals import union
 from labkit.timeline.run import Accelerator, Host, Measure, ProcessorTime, Profile, ThreadTime, Totals
 from labkit.timeline.trace import VALIDATION, Trace
-from labkit.timeline.wording import short_op
+from labkit.timeline.wording import MODELLED, short_op
 
 __all__ = ["RecordingError", "graph", "record"]
 
@@ -399,7 +399,7 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
     used = {trace.names[i] for i in np.unique(trace.name).tolist()}
     profiler = run.spans.run.profiler
     return trace.with_run(
-        storage="modelled" if any(short_op(name) == "modelled storage" for name in used) else None,
+        storage="modelled" if any(short_op(name) == MODELLED for name in used) else None,
         steps=len(stamps),
         images=images,
         window_ns=window,

@@ -28,7 +28,7 @@ from labkit.timeline.intervals import at_least, overlap, union
 from labkit.timeline.lanes import GET, IS_WORK, PIPE, PUT, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import PYTHON_OPS, REQUESTED, TF_DATA, short_op
+from labkit.timeline.wording import MODELLED, PYTHON_OPS, REQUESTED, TF_DATA, short_op
 
 #: What a thread waits for while it is not on a core.
 STORAGE, CORE, INTERPRETER, BUFFER, OTHER, UNKNOWN = "storage", "core", "interpreter", "buffer", "other", "unknown"
@@ -153,8 +153,8 @@ class _OwnTimes:
         computing = np.array([CATEGORIES[category] in _COMPUTE for category, _ in self.pairs], bool)
         self.computing_at_once = self._at_once(computing)
         # Of what the process computed, work outside of its ops took `BACKGROUND` at most, but for training on cores.
-        on_host = run.accelerator.kind in ("real", "software")
-        self.least_ns = 0 if on_host or not (lanes and self.cpu_ns) else self.cpu_ns - BACKGROUND * lanes[0].window_ns
+        self.real = run.accelerator.kind in ("real", "software")
+        self.least_ns = 0 if self.real or not (lanes and self.cpu_ns) else self.cpu_ns - BACKGROUND * lanes[0].window_ns
         counted = self.cpu_ns is not None and clock.queued_ns is not None
         self.ready = had_core(self.cpu_ns, queued(run)) if counted else None
         if counted and self._free_cores(lanes, computing[self.op]) >= _SPARE:
@@ -174,7 +174,7 @@ class _OwnTimes:
     def _free_cores(self, lanes: Sequence[Lane], computes: np.ndarray) -> float:
         """Return how many cores are free while threads compute; a train step on the processor takes all of them."""
         any_ns = union(self.start[computes], self.end[computes])
-        on_host = self.run.accelerator.kind in ("real", "software") and all(lane.kind != "stream" for lane in lanes)
+        on_host = self.real and all(lane.kind != "stream" for lane in lanes)
         trains = at_least([any_ns, lanes[0].busy], 2).total_ns / max(1, any_ns.total_ns) if on_host else 0.0
         return (self.run.host.cpus or 0) * (1 - (self.run.host.others or 0.0) - trains) - self.computing_at_once
 
@@ -218,7 +218,7 @@ class _OwnTimes:
         text, kind, run = self.names[name], CATEGORIES[category], self.run
         word = short_op(text)
         usual = self._usual(category, name)
-        if kind == "wait" or word == "modelled storage":
+        if kind == "wait" or word == MODELLED:
             return usual
         if run.sleeps or run.costs_ms:
             # The spans of a batch have the name of their node.

@@ -35,6 +35,9 @@ FILE_READERS = ("TFRecord", "TextLine", "FixedLengthRecord")
 #: They, and the others that unpack or parse while they read; the last two read what an earlier run has written.
 READERS = (*FILE_READERS, "CSV", "SnapshotDatasetReader", "FileCacheImpl")
 
+#: What readers know the reads of a modelled storage by.
+MODELLED = "modelled storage"
+
 #: The name of the time in which a stream of a circuit holds a value that nobody takes.
 BLOCKED = "blocked"
 
@@ -117,7 +120,7 @@ def short_op(name: str) -> str:
     if is_network(name):
         return f"{NETWORK} request"
     if name.startswith("SingleElementIterator::") and name.endswith("::Sleep"):
-        return "modelled storage"
+        return MODELLED
     if name.startswith("Iterator::"):
         return name.rpartition("::")[2]
     node, colon, op = name.rpartition(":")

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from labkit.recording.tfdata import xspace
+from labkit.timeline import wording
 from labkit.timeline.intervals import inside, union
 from labkit.timeline.nesting import depths, owners
 from labkit.timeline.run import Profile, Run
@@ -93,7 +94,7 @@ def category(name: str) -> str | None:
         leaf = plain(name).rpartition("::")[2]
         # Copying a batch together is work of a batch node's own; a node that maps or batches in other threads waits.
         return "batch" if _BATCH.fullmatch(leaf) else "read" if leaf in READERS else "iterator"
-    if short_op(name) == "modelled storage":
+    if short_op(name) == wording.MODELLED:
         return "read"
     if name == _REQUEST:
         return "transfer"

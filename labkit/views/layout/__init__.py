@@ -20,7 +20,7 @@ from labkit.timeline.heading import heading
 from labkit.timeline.lanes import Lane, lane_of
 from labkit.timeline.timeline import Timeline, timeline_of
 from labkit.timeline.trace import CATEGORIES, Trace
-from labkit.timeline.wording import percent, short_op
+from labkit.timeline.wording import MODELLED, percent, short_op
 from labkit.views.layout import texts
 from labkit.views.layout.band import CORE_WAIT, LAYERS, Band, Kinds
 from labkit.views.layout.block import VERSION, Block
@@ -30,9 +30,6 @@ __all__ = ["LAYERS", "SENTENCES", "VERSION", "TimelineLayout"]
 
 #: Gaps of a run that carry a sentence of their own, the longest ones; the others carry cause and length.
 SENTENCES = 2000
-
-#: What readers know the reads of a modelled storage by.
-_STORAGE = "modelled storage"
 
 
 class TimelineLayout:
@@ -139,7 +136,7 @@ class TimelineLayout:
 def _run(timeline: Timeline, label: str, lanes: list[Lane], shares: list[tuple[float, float]]) -> dict[str, Any]:
     """Return what is written about a run and its lanes."""
     count, device = len(timeline.lanes), on_device(timeline)
-    storage = {k: name for k, name in enumerate(timeline.names) if short_op(name) == _STORAGE}
+    storage = {k: name for k, name in enumerate(timeline.names) if short_op(name) == MODELLED}
     headline, figures, line = provenance(timeline.run), timeline.figures, heading(timeline)
     return {
         "label": label,
@@ -155,7 +152,7 @@ def _run(timeline: Timeline, label: str, lanes: list[Lane], shares: list[tuple[f
         "noun": timeline.run.noun,
         "unit": timeline.run.time_unit,
         "threads": [list(thread) for thread in timeline.trace.threads],
-        "names": [_STORAGE if k in storage else name for k, name in enumerate(timeline.names)],
+        "names": [MODELLED if k in storage else name for k, name in enumerate(timeline.names)],
         "ops": storage,  # as the files have them that are downloaded
         "lanes": [
             {
