@@ -16,7 +16,9 @@ def fast() -> bool:
 
 
 @contextlib.contextmanager
-def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.0) -> Iterator[Callable[[], Any]]:
+def bar(
+    total: int | None, title: str, hidden: bool = False, delay_s: float = 0.0, asked: bool = False
+) -> Iterator[Callable[[], Any]]:
     """Give a function to call after each step.
 
     Parameters
@@ -28,6 +30,8 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
         Show nothing.
     delay_s : float
         Seconds until the bar appears: a job that is over before shows no bar.
+    asked : bool
+        Somebody asked for it: show it where LABKIT_FAST is set, too.
     """
     if colab := "google.colab" in sys.modules:
         # Of a widget, Colab stores the model, in a form for which GitHub refuses the whole notebook. So it is text
@@ -61,7 +65,7 @@ def bar(total: int | None, title: str, hidden: bool = False, delay_s: float = 0.
     notebook = any(kind.__name__ == "tqdm_notebook" for kind in tqdm.__mro__)
     delay = max(delay_s, 1e-9 if notebook else 0)
     look = {"unit": "step", "leave": False, "file": sys.stdout if colab else None}
-    with Bar(total=total, desc=title, disable=hidden, delay=delay, **look) as shown:
+    with Bar(total=total, desc=title, disable=hidden or (fast() and not asked), delay=delay, **look) as shown:
         yield shown.update
 
 
@@ -78,6 +82,6 @@ def optional_bar(
         As for `bar`.
     """
     if progress is not None:
-        return bar(total, title, not progress)
+        return bar(total, title, not progress, asked=True)
     watched = sys.stderr.isatty() or "ipykernel" in sys.modules
-    return bar(total, title, fast() or not watched, delay_s=3)
+    return bar(total, title, not watched, delay_s=3)

@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from interrupts import interruptible
 
-from labkit.sources import records
+from labkit.common.progress import optional_bar
+from labkit.sources import photos, records
 from labkit.sources.records import COMPRESSIONS, plan, write
 
 
@@ -251,6 +252,16 @@ def test_the_progress_bar_shows_when_asked_and_not_else(album, tmp_path, capfd, 
     write(album.take(3), tmp_path / "a", shards=1)
     assert capfd.readouterr().err == ""
     write(album.take(3), tmp_path / "b", shards=1, progress=True)
+    assert "/3" in capfd.readouterr().err
+
+
+def test_in_a_run_that_nobody_looks_at_a_bar_shows_only_where_the_caller_says_so(tmp_path, capfd, monkeypatch):
+    """A notebook that makes its photos while it is checked prints nothing of it; the command line is asked by hand."""
+    monkeypatch.setenv("LABKIT_FAST", "1")
+    photos.load(scale="tiny", home=tmp_path)
+    assert capfd.readouterr().err == ""
+    with optional_bar(True, 3, "three") as step:
+        step()
     assert "/3" in capfd.readouterr().err
 
 
