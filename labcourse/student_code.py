@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from labcourse.grading import Unclear, Wrong, answered, raised
-from labkit.pipelines import timed_reading
+from labextras.tune import timed_reading
 
 #: Seconds that one call of an answer, or one element of its dataset, may take: none needs one.
 LIMIT_S = 20.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
@@ -44,6 +45,7 @@ _REMEDIES = {
     "datasets": "arrays in place of lists: declare the features (Array3D), set_format('numpy'), and map() once before",
     "pandas pyarrow": "arrays in place of a table: take its values once (to_numpy) and index these",
     "tokenizers transformers": "tokenise once before the training, and store the ids",
+    "NpzFile": "arrays that are taken out of the archive once (each index unpacks a whole one again), or .npy files",
     "zipfile tarfile": "one archive that stays open: open it once in each worker, or unpack it before the training",
     "multiprocessing filelock": "a reader of its own for each worker, without the lock: more workers wait in the line",
 }
@@ -107,149 +109,72 @@ class WorkerFacts(Facts):
 
 
 LOADER_RULES = (
-    Rule(
-        "loader.hidden-processes",
-        WorkerFacts(UNSEEN, hidden=True),
+    Rule("loader.hidden-processes", WorkerFacts(UNSEEN, hidden=True),
         REFUSAL + "what processes do that began before the recording is not seen; let the loader start its workers in "
-        "the recording.",
-    ),
-    Rule(
-        "loader.outside-workers",
-        WorkerFacts("prep", "sampler Sorted", outside=True),
+        "the recording."),
+    Rule("loader.outside-workers", WorkerFacts("prep", "sampler Sorted", outside=True),
         "less work in {blame}, which runs in no worker, however many there are: make the order of an epoch before the "
-        "training. If it is a tf.data.Dataset, record that itself.",
-        also=_WORK,
-    ),
-    Rule(
-        "loader.whole-batches",
+        "training. If it is a tf.data.Dataset, record that itself.", also=_WORK),
+    Rule("loader.whole-batches",
         WorkerFacts("prep", "Table.__getitem__", calls=2048, call_time="12.0 µs", short="Table.__getitem__"),
         "whole batches in one call before more workers: {short} is called for each element, {calls:,.0f} calls a batch "
         "of {call_time} each. In PyTorch: __getitems__ of the dataset, or sampler=BatchSampler(…) with "
-        "batch_size=None; a stream may yield whole batches.",
-        also=_MADE,
-    ),
-    Rule(
-        "loader.library",
+        "batch_size=None; a stream may yield whole batches.", also=_MADE),
+    Rule("loader.library",
         WorkerFacts("prep", "Rows.__getitem__", called="h5py Dataset.__getitem__", inside=93, remedy="smaller chunks"),
-        "{remedy}: {called} takes {inside:.0f} % of the time of {blame}",
-        also=("fetch",),
-        goes_on=True,
-    ),
-    Rule(
-        "loader.tokens",
-        WorkerFacts("prep", "Texts.__getitem__", tokens=True),
+        "{remedy}: {called} takes {inside:.0f} % of the time of {blame}", also=("fetch",), goes_on=True),
+    Rule("loader.tokens", WorkerFacts("prep", "Texts.__getitem__", tokens=True),
         "where {blame} makes tokens of texts: tokenise once before the training, and store the ids",
-        also=("batch",),
-        goes_on=True,
-    ),
-    Rule(
-        "loader.shards",
-        WorkerFacts("prep", "next of Stream", shards="1 of 4"),
+        also=("batch",), goes_on=True),
+    Rule("loader.shards", WorkerFacts("prep", "next of Stream", shards="1 of 4"),
         "as many shards as workers, or more: {shards} workers have something to do, as each takes whole shards.",
-        also=("fetch",),
-    ),
-    Rule(
-        "loader.decoder",
+        also=("fetch",)),
+    Rule("loader.decoder",
         WorkerFacts("prep", "PIL decode", others="other programs took 1.8 of 2 cores", crowded=True, cheaper="smaller"),
-        "less work for the processor: a faster decoder (simplejpeg, OpenCV), or smaller images",
-        goes_on=True,
-    ),
-    Rule(
-        "loader.busy",
-        WorkerFacts("prep", "PIL decode", others="other programs took 1.8 of 2 cores", crowded=True),
-        BUSY,
-        # Fewer bytes between processes lower the load, on any machine.
-        also=(*_MADE, "copy", UNSEEN),
-    ),
-    Rule(
-        "loader.unseen",
-        WorkerFacts(UNSEEN),
+        "less work for the processor: a faster decoder (simplejpeg, OpenCV), or smaller images", goes_on=True),
+    # Fewer bytes between processes lower the load, on any machine.
+    Rule("loader.busy", WorkerFacts("prep", "PIL decode", others="other programs took 1.8 of 2 cores", crowded=True),
+        BUSY, also=(*_MADE, "copy", UNSEEN)),
+    Rule("loader.unseen", WorkerFacts(UNSEEN),
         REFUSAL + "nobody saw what ran in most of the gaps. Where threads or processes of your own make the batches, "
-        "loaders.known('module.function') shows their functions.",
-    ),
-    Rule(
-        "loader.ahead",
-        WorkerFacts("prep", "PIL decode", rests=True, further="a larger prefetch_factor"),
-        "{further}: workers rest while the accelerator trains, so a larger buffer bridges this.",
-        also=_WORK,
-    ),
-    Rule(
-        "loader.needs-cores",
-        WorkerFacts("prep", "PIL decode", needs_cores=True),
+        "loaders.known('module.function') shows their functions."),
+    Rule("loader.ahead", WorkerFacts("prep", "PIL decode", rests=True, further="a larger prefetch_factor"),
+        "{further}: workers rest while the accelerator trains, so a larger buffer bridges this.", also=_WORK),
+    Rule("loader.needs-cores", WorkerFacts("prep", "PIL decode", needs_cores=True),
         REFUSAL + "threads waited for a core, so nobody can tell whether {blame} needs more cores, or waits for "
-        "something else. Close other programs and record again.",
-        also=_MADE,
-    ),
-    Rule(
-        "loader.let-workers",
-        WorkerFacts("prep", "cv2.resize", around=True),
-        "let the workers of the loader do it: {blame} runs in the thread that trains.",
-        also=_MADE,
-    ),
-    Rule(
-        "loader.beside-training",
-        WorkerFacts("prep", "PIL decode", alone=True, more=_MORE["torch"]),
-        "{more}, to work beside the training: {blame} takes the time of the thread that trains.",
-        also=_MADE,
-    ),
-    Rule(
-        "loader.dali",
-        WorkerFacts("prep", "DALI's threads", dali=True),
+        "something else. Close other programs and record again.", also=_MADE),
+    Rule("loader.let-workers", WorkerFacts("prep", "cv2.resize", around=True),
+        "let the workers of the loader do it: {blame} runs in the thread that trains.", also=_MADE),
+    Rule("loader.beside-training", WorkerFacts("prep", "PIL decode", alone=True, more=_MORE["torch"]),
+        "{more}, to work beside the training: {blame} takes the time of the thread that trains.", also=_MADE),
+    Rule("loader.dali", WorkerFacts("prep", "DALI's threads", dali=True),
         "a larger num_threads of the pipeline where cores are free, or less work for the processor: what DALI's "
-        "threads do is not seen.",
-    ),
-    Rule(
-        "loader.processes",
-        WorkerFacts("prep", "spin", turns=True),
+        "threads do is not seen."),
+    Rule("loader.processes", WorkerFacts("prep", "spin", turns=True),
         "processes in place of threads: they take turns, as at the interpreter (GIL), and {blame} keeps one core busy "
         "in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too.",
-        also=(HANDING_OVER,),  # a train step that waits for the interpreter, too
-    ),
-    Rule(
-        "loader.more-calls",
-        WorkerFacts("prep", "load", waits=True, more=_MORE["torch"]),
+        also=(HANDING_OVER,)),
+    Rule("loader.more-calls", WorkerFacts("prep", "load", waits=True, more=_MORE["torch"]),
         "more calls at once ({more}): {blame} waits for something else than a core (asleep, for an answer, or for a "
-        "lock), and the processor rests.",
-    ),
-    Rule(
-        "loader.more-workers",
-        WorkerFacts("prep", "PIL decode", few=True, more=_MORE["torch"], threads=1.0, cores=2),
-        "{more}: {blame} runs on {threads:.1f} threads at a time, of {cores} cores.",
-    ),
-    Rule(
-        "loader.less-work",
-        WorkerFacts("prep", "PIL decode", threads=2.0, cores=2),
+        "lock), and the processor rests."),
+    Rule("loader.more-workers", WorkerFacts("prep", "PIL decode", few=True, more=_MORE["torch"], threads=1.0, cores=2),
+        "{more}: {blame} runs on {threads:.1f} threads at a time, of {cores} cores."),
+    Rule("loader.less-work", WorkerFacts("prep", "PIL decode", threads=2.0, cores=2),
         "less work for the processor: {blame} keeps {threads:.1f} threads busy on {cores} cores, and more workers gain "
-        "nothing. {cheaper}Do less in each call, cache what is not random, or take more cores.",
-    ),
-    Rule(
-        "loader.cheaper-batch",
-        WorkerFacts("batch", "numpy.stack"),
-        "a cheaper {blame}: stack arrays once{as_bytes}, without a loop in Python.",
-    ),
-    Rule(
-        "loader.hand-over",
-        WorkerFacts("transfer", "unpickle", shared=True),
+        "nothing. {cheaper}Do less in each call, cache what is not random, or take more cores."),
+    Rule("loader.cheaper-batch", WorkerFacts("batch", "numpy.stack"),
+        "a cheaper {blame}: stack arrays once{as_bytes}, without a loop in Python."),
+    Rule("loader.hand-over", WorkerFacts("transfer", "unpickle", shared=True),
         "larger batches, or fewer tensors in each{as_bytes}: PyTorch's workers make them and hand them over in shared "
-        "memory already, and each tensor has a cost of its own. Where elements are cheap to make, try num_workers=0.",
-    ),
-    Rule(
-        "loader.fewer-bytes",
-        WorkerFacts("transfer", "copy to shared memory"),
-        "fewer bytes between processes: make the batch in the worker{as_bytes}, and hand it over in shared memory.",
-    ),
-    Rule(
-        "loader.more-reads",
-        WorkerFacts("fetch", "file read", more=_MORE["torch"]),
-        "more reads at once ({more}), fewer and larger files, fewer bytes, or a cache in memory.",
-    ),
-    Rule(
-        "loader.lasting-workers",
-        WorkerFacts("start", "start a worker process", restarts=True),
+        "memory already, and each tensor has a cost of its own. Where elements are cheap to make, try num_workers=0."),
+    Rule("loader.fewer-bytes", WorkerFacts("transfer", "copy to shared memory"),
+        "fewer bytes between processes: make the batch in the worker{as_bytes}, and hand it over in shared memory."),
+    Rule("loader.more-reads", WorkerFacts("fetch", "file read", more=_MORE["torch"]),
+        "more reads at once ({more}), fewer and larger files, fewer bytes, or a cache in memory."),
+    Rule("loader.lasting-workers", WorkerFacts("start", "start a worker process", restarts=True),
         "workers that live for more than one epoch (PyTorch: persistent_workers=True), or longer epochs (repeat): "
-        "every epoch starts them anew.",
-    ),
-)
+        "every epoch starts them anew."),
+)  # fmt: skip
 
 
 def advise_loader(known: Facts, lanes: Sequence[Lane], run: Run, efforts: Mapping[str, Effort]) -> Advice | None:
@@ -375,10 +300,10 @@ class Workers(WorkerWaits):
         """Return in which function of a library the calls to blame spend their time, and what answers that."""
         inside = self.run.loader.inside.get(blame, {})
         called = max(inside, key=lambda name: inside[name], default="")
-        package = called.partition(" ")[0]
+        package, *parts = re.split("[ .]", called)
         share = sum(part for name, part in inside.items() if name.partition(" ")[0] == package)
-        remedy = next((words for libraries, words in _REMEDIES.items() if package in libraries.split()), "")
-        if share < _MOST or package in ("torch", "numpy") or not (remedy or computes):
+        remedy = next((w for names, w in _REMEDIES.items() if {package, *parts}.intersection(names.split())), "")
+        if share < _MOST or not (remedy or (computes and package not in ("torch", "numpy"))):
             return {"tokens": self.run.noun == "sequence" and computes is not False}
         remedy = remedy or _ONCE
         return {"called": called, "inside": 100 * share, "remedy": remedy}

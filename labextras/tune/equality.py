@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from labextras.tune import timed_reading
 from labextras.tune.calls import Written
 from labextras.tune.rewrite import Change
 from labkit.common.errors import error_text
-from labkit.pipelines import timed_reading
 from labkit.pipelines.same_elements import compared, other_spec, parts, row_digests
 from labkit.pipelines.structure import is_dataset
 

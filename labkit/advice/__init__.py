@@ -6,16 +6,16 @@ each row names those behind it, and a test compares them. By topic:
 
 ===========  ==========================================================================================================
 ``run``      no-steps, no-waits, slowest-process, late-process, good-enough, nothing-single, unseen, between-steps,
-             handed-over-late, busy, itself
-``small``    packed, one-by-one, batch-first: handing over takes longer than the work
+             large-batches, handed-over-late, busy, itself
+``small``    packed, many-parts, one-by-one, batch-first: handing over takes longer than the work
 ``start``    anew, shuffle-names, repeat-first, less-to-do
 ``copy``     ahead: the way into the device
 ``transfer`` unwatched, fewer-bytes: the way between processes
 ``work``     chain, drop-first, endless-cache, writes-cache, smaller-first: what nobody needs is made, or passed
 ``prefetch`` last-step, deeper
 ``batch``    padding, small-elements, fewer-bytes
-``source``   unpacked
-``python``   lists, more-generators, generators, larger-pieces, more-calls, in-parallel, unclear, ops-instead
+``source``   cache-file, unpacked
+``python``   lists, generators, larger-pieces, more-calls, in-parallel, unclear, ops-instead
 ``prep``     loop, in-turn, node, wider-pool, parallel-map, more-calls, less-work
 ``fetch``    straggler, parallel-reads, longer-cycle, more-reads
 ===========  ==========================================================================================================

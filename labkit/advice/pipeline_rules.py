@@ -40,6 +40,9 @@ RULES = (
         "batch first, and then make {packed} parts of many elements in one call (parse_example in place of "
         "parse_single_example), or keep them dense: a batch packs such parts one by one, and unpacks them again.",
         also=_ANY),
+    Rule("small.many-parts", Facts("batch", "BatchV2", parts=301),
+        "fewer parts, as a matrix of the columns of a kind, taken apart behind the batch: an element has {parts}, and "
+        "each is made, handed over and copied by itself.", also=_HANDED),
     Rule("small.one-by-one", Facts("batch", "BatchV2", each=4096, one_by_one="unbatch()"),
         "whole batches in place of single elements: {each:,.0f} elements a step go one by one through {one_by_one}, "
         "for longer than anything works on them. Let the source make many at a time, or batch the places of rows or "
@@ -87,8 +90,7 @@ RULES = (
         "shrink before it, read only the columns that are used, or store it smaller", also=("batch",), goes_on=True),
     # -- work ahead
     Rule("prefetch.last-step", Facts("prep", "DecodeJpeg", takes_turns=True),
-        "prefetch(AUTOTUNE) as the last step, so that both work at once", also=(*_MADE, HANDING_OVER),
-        goes_on=True),
+        "prefetch(AUTOTUNE) as the last step, so that both work at once", also=(*_MADE, HANDING_OVER), goes_on=True),
     Rule("python.lists", Facts("prep", "PyFunc", python=True, lists=True),
         "NumPy arrays in place of lists and single numbers: for much of its time, TensorFlow makes tensors, value by "
         "value, of what the Python function returns.", also=("start",)),
@@ -99,8 +101,7 @@ RULES = (
         "is drawn at random is then drawn once for all, unless the op takes a draw for each.",
         also=(UNSEEN, HANDING_OVER)),
     # -- nobody is seen to work
-    Rule("run.unseen", Facts(UNSEEN),
-        REFUSAL + "nobody saw what ran in most of the gaps; record more steps."),
+    Rule("run.unseen", Facts(UNSEEN), REFUSAL + "nobody saw what ran in most of the gaps; record more steps."),
     Rule("run.between-steps", Facts(HANDING_OVER, between=12.5),
         "larger batches, or several steps in one call (steps_per_execution in Keras): most of the gaps lie between "
         "steps, {between:.1f} % of the window, where Python works and the pipeline is not waited for."),
@@ -120,6 +121,9 @@ RULES = (
         also=(HANDING_OVER,)),
     Rule("batch.fewer-bytes", Facts("batch"), "less to copy into a batch: smaller or uint8 elements, batch earlier."),
     # -- overhead in general
+    Rule("run.large-batches", Facts(HANDING_OVER, large="51.2 MB"),
+        "fewer bytes in a batch, which has {large}, to be written, copied and let go of: smaller or uint8 elements, "
+        "and in the model what makes them larger."),
     Rule("run.handed-over-late", Facts(HANDING_OVER),
         "larger batches, made earlier in the pipeline{noise}: most of the gaps is overhead for each element and each "
         "batch, which are handed over late."),
@@ -127,6 +131,9 @@ RULES = (
     Rule("prep.in-turn", Facts("prep", "TopKV2", in_turn="Scan"),
         "{blame} in a parallel map before {in_turn}, which calls it for one element after the other, as far as it "
         "needs nothing of the elements before."),
+    Rule("source.cache-file", Facts("prep", "FileCacheImpl", cache_file=True),
+        "fewer bytes in the file of the cache, which one thread reads and checks: keep uint8, or what is not decoded "
+        "yet, and convert it behind the cache; or cache() in memory what fits.", also=("fetch",)),
     Rule("source.unpacked", Facts("prep", "TFRecord", source=True),
         "less to do for {blame}, which unpacks (GZIP, ZLIB), checks or parses while it reads: store it unpacked, "
         "cache() in memory what fits, batch lines before a map parses them, or read more files at once.",
@@ -139,17 +146,13 @@ RULES = (
         "a larger private_threadpool_size, as large as num_parallel_calls, which allows more calls of {blame} than its "
         "pool of {pool} can make at once.", also=("fetch",)),
     # -- functions of Python
-    Rule("python.more-generators",
-        Facts("prep", "from_generator", generator=True, waits=True, interleaved=True),
-        "more generators at once: a longer cycle_length and as large a num_parallel_calls, over more parts of the "
-        "data; each waits (asleep, or for an answer), and the processor rests."),
-    Rule("python.generators", Facts("prep", "from_generator", generator=True, waits=True),
-        "several generators at once, each with its own part of the data, interleave(num_parallel_calls=…) over their "
-        "numbers: it waits (asleep, or for an answer), and the processor rests."),
+    Rule("python.generators", Facts("prep", "from_generator", generator=True, waits=True, several="several"),
+        "{several} generators at once, each with its own part of the data, interleave(num_parallel_calls=…) over their "
+        "numbers, and as long a cycle_length: it waits (asleep, or for an answer), and the processor rests."),
     Rule("python.larger-pieces", Facts("prep", "from_generator", generator=True),
-        "less work in the generator, which runs in one thread: let it yield larger pieces, as NumPy arrays in place "
-        "of lists, or put TensorFlow ops in place of it. Several generators at once, "
-        "interleave(num_parallel_calls=…) over their numbers, help one that waits or lets go of the interpreter."),
+        "less work in the generator, which runs in one thread: let it yield larger pieces, as NumPy arrays in place of "
+        "lists, or put TensorFlow ops in place of it. Several generators at once, interleave(num_parallel_calls=…) "
+        "over their numbers, help one that waits or lets go of the interpreter."),
     Rule("python.more-calls", Facts("prep", "PyFunc", python=True, waits=True),
         "more calls of the Python function at once, a larger num_parallel_calls and a private_threadpool_size as "
         "large: it waits (asleep, or for an answer), and the processor rests. If all calls wait for one lock, take "

@@ -40,6 +40,8 @@ class Facts(dict[str, Any]):
         Percent of the window in gaps between steps, where no batch is waited for, if it is most of the gaps.
     together, together_in : float, str
         Percent of the window in which processes wait for each other, and what they do then, as "all-reduce".
+    large : str
+        The bytes of a batch, in words, where they are many.
     each, one_by_one : float, str
         Elements of a step that pass a node one by one, for longer than anything works on them, and the node.
     calls, call_time : float, str
@@ -50,6 +52,8 @@ class Facts(dict[str, Any]):
         The kind of node of which many stand in a row, with little work for each, and how many.
     anew : str
         How many datasets of few elements begin in a step, in words.
+    parts : int
+        Of an element: so many that they take longer than the work on them.
     packed : str
         What parts of the elements are, "sparse" or "ragged", that a batch packs one by one.
     wasteful, makes, delivered : str
@@ -76,8 +80,10 @@ class Facts(dict[str, Any]):
         A node is to blame that unpacks or parses while it reads,
     node : bool
         or any other node that works itself.
-    python, generator : bool
-        A function of Python is to blame; it is a generator.
+    cache_file : bool
+        The node to blame reads what a cache has kept in a file.
+    python, generator, several : bool, bool, str
+        A function of Python is to blame; it is a generator; and whether more of them are needed, or "several".
     interpreter : str
         What is known of its calls in parallel, in words, such as `TURNS` where several at once keep one core busy.
     waits, unclear : bool

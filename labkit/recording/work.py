@@ -391,18 +391,18 @@ def _opened(batch: Any, stated: int | None = None) -> _Opened:
     place = counted_place(dims)
     counted, lengths = dims[place], {shape[0] for shape in dims if shape}
     elements = all(type(part).__module__.startswith("tensorflow.") for part in components)  # of tf.data
-    untold = None
-    if not counted or (not dims[0] and arrays == 1):
-        untold = f"has a first component without a leading dimension ({components[0]!r:.60}); batch the dataset"
-    elif (
+    single = not counted or (not dims[0] and arrays == 1)
+    untold = single or (
         len(counted) < 4
         and not elements
         and (len(lengths) != 1 or 1 < arrays < len(dims) or _is_samples(batch, counted))
-    ):
-        untold = f"{batch!r:.60} does not tell how many samples it holds; make arrays of them"
+    )
+    if untold and stated is None:  # only now is it written out, which takes long for many tensors
+        words = f"{batch!r:.60} does not tell how many samples it holds; make arrays of them"
+        if single:
+            words = f"has a first component without a leading dimension ({components[0]!r:.60}); batch the dataset"
+        raise ValueError(f"batch {words}, or set batch_size on the loader")
     if untold:
-        if stated is None:
-            raise ValueError(f"batch {untold}, or set batch_size on the loader")
         return _Opened(components, dims, counted, stated)
     # The first dimension of a ragged tensor may be known to the value but not to its static shape.
     return _Opened(components, dims, counted, int(components[place].nrows() if counted[0] is None else counted[0]))

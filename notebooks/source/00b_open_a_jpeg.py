@@ -139,13 +139,17 @@ print(f"{(in_file == 0).sum()} of 64 are zero; our own division gives {(quantise
 # *Quality* scales this table. Compare sizes and pictures:
 
 # %% tags=["nbval-ignore-output"]
-qualities, lines = {}, ["quality   bytes   zeros   largest difference"]
+def zeros(jpeg):
+    return np.mean(np.concatenate([np.ravel(p) == 0 for p in twins.jpeg_entropy(*twins.scan(jpeg)[::-1])]))
+
+
+qualities = {}
+lines = ["quality      bytes   zeros   largest difference", f"your file  {len(data):7,}  {zeros(data):6.0%}"]
 for quality in (95, 75, 30, 5):
     again = tf.io.encode_jpeg(photo, quality=quality).numpy()
     pixels = tf.io.decode_jpeg(again, dct_method="INTEGER_ACCURATE").numpy()
-    zeros = np.mean(np.concatenate([np.ravel(p) == 0 for p in twins.jpeg_entropy(*twins.scan(again)[::-1])]))
     qualities[f"quality {quality}"] = pixels[part]
-    lines.append(f"{quality:7}  {len(again):6,}  {zeros:6.0%}   {discrepancy.between(pixels, photo).largest:.0f}")
+    lines.append(f"{quality:<9}  {len(again):7,}  {zeros(again):6.0%}   {discrepancy.between(pixels, photo).largest:.0f}")
 print("\n".join(lines))
 discrepancy.gallery(qualities, title="Fewer coefficients are left")
 
@@ -307,7 +311,7 @@ print("equal to tf.image.resize within 0.01 grey levels:", far < 0.01)
 # %% [markdown]
 # ## One name, three bicubics
 #
-# *Bicubic* mixes four neighbours along each side. TensorFlow and Pillow turn the same 16×16 pixels into different 4×4 pixels. Two numbers explain it: $a$, how deep the curve of the weights dips below zero, and how far it is stretched.
+# *Bicubic* mixes four neighbours along each side. TensorFlow and Pillow turn the same 16×16 pixels into different 4×4 pixels. Two numbers explain it: $a$, how deep the curve of the weights dips below zero, and how far it is stretched. The curve says what a pixel counts, by its distance from the place that is computed:
 
 # %%
 def cubic(distance, a):
@@ -316,7 +320,16 @@ def cubic(distance, a):
     far = a * (d**3 - 5 * d**2 + 8 * d - 4)
     return np.where(d < 1, near, np.where(d < 2, far, 0))
 
+# %% tags=["nbval-ignore-output"]
+distance = np.linspace(-10, 10, 161)
+curves = {"a = -0.5": cubic(distance, -0.5), "a = -0.75": cubic(distance, -0.75)}
+curves["a = -0.5, stretched by 4"] = cubic(distance / 4, -0.5)
+charts.lines(distance, curves, x_label="pixels from the place", y_label="weight", title="What a pixel counts")
 
+# %% [markdown]
+# All three formulas make 4×4 pixels of the same 16×16:
+
+# %%
 def bicubic(image, size, a, stretch=1):
     places = (np.arange(size) + 0.5) * len(image) / size - 0.5
     weights = cubic((places[:, None] - np.arange(len(image))) / stretch, a)

@@ -112,7 +112,13 @@ for symbol in (0x01, 0x02, 0x03, 0x11, 0xF0):
     print(f"{symbol:#04x}  {reader.codes()[symbol]}")
 
 # %% [markdown]
-# The unit `reader` finds in a table which code the next 16 bits begin with and how long it is, and shifts that many bits away. The next code begins where this one ends. That is a *loop*, and all of it must fit between two ticks, or take more cycles.
+# The unit `reader` finds in a table which code the next 16 bits begin with and how long it is, and shifts that many bits away. The next code begins where this one ends. That is a *loop*, and all of it must fit between two ticks, or take more cycles:
+#
+# ```text
+#    ┌──► buffer ──► address ──► table ──► shift ──┐
+#    │   register                                  │
+#    └──────── the next code begins here ◄─────────┘
+# ```
 
 # %% [markdown]
 # ## Predict
@@ -270,7 +276,7 @@ lost_in = [2, 7, 10, 12, 18, 27]
 check("08.2", lost_in)
 
 # %% [markdown]
-# **08.3** (optional) One more register in the loop of the reader with block memory makes the interval 3. All places for it were tried:
+# **08.3** (optional) One more register in the loop of the reader with block memory makes the interval 3. All three places for it were tried: before the table, after it, and after the shift (see the drawing of the loop):
 
 # %%
 choices = [name for name in hardware.CIRCUITS if name.startswith("reader block")]

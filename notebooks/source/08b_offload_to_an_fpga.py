@@ -275,6 +275,19 @@ for name, (model, changes) in cases.items():
 # %% [markdown]
 # Offload gains nothing where one decoder is all, the accelerator is fed already, there are enough cores, little work moves, or reads are small. A gain of less than a tenth counts as none. The vendor's decoder differs from picture to picture, hence a band: [where each figure comes from](../docs/smartssd.md). On a busy machine there is no verdict.
 #
+# <details><summary>Which of these numbers was measured?</summary>
+#
+# | number | where it comes from |
+# |---|---|
+# | processor time of a photo, and what of it stays | *measured* here |
+# | images/s of the host | *estimated*: all cores, divided by this time |
+# | speed of the job through the stand-in | *measured*, and says nothing about a card |
+# | cycles of the decoder | *simulated* from its circuit |
+# | clock of the decoder | *estimated* by place and route, for another chip |
+# | how many decoders fit, and what the card delivers | *modelled* from the rows above and published rates |
+# | rates of flash, link and accelerator | *published*, none measured here |
+# </details>
+#
 # ## Exercises
 #
 # **08b.1** Two offloaded jobs, A above and B below. Each has another limit:

@@ -52,7 +52,7 @@ from labkit.timeline.intervals import Intervals, at_least, complement, covered_u
 from labkit.timeline.lanes import GET, PIPE, PUT, Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import PYTHON_OPS, SOURCE, STARTS, WORKER, short_op
+from labkit.timeline.wording import PYTHON_OPS, SOURCE, STARTS, WITH_CONSUMER, WORKER, short_op
 
 _CAUSE = {"read": FETCH, "decode": PREP, "resize": PREP, "map": PREP, "batch": BATCH, "transfer": TRANSFER,
           "copy": COPY}  # fmt: skip
@@ -305,7 +305,11 @@ class CriticalPath:
                 self._rest(*rest, handed_over=gap.kind in ("host", "wait"))
         pieces = self._settle()
         self._hold_up()
-        return self._longest(pieces)
+        longest = self._longest(pieces)
+        if longest[0] in self.names.python and not self.noted:  # the walk went from one call of Python to another
+            for begin, end, node in (call for track in self.tracks.values() for call in track.calls):
+                self.starting[node] += max(0, min(end, last) - max(begin, first))
+        return longest
 
     def _met(self, first: int, last: int) -> None:
         """Charge a wait in the middle of a train step to those who were not there yet, by the names of its spans."""
@@ -487,7 +491,9 @@ class CriticalPath:
             self.queue = int(track.queue[piece])
             found = self._ended(low, now, node)
             if found is None and not asynchronous(self.names.names[node]):
-                self._rest(low, now, node=node)  # it has no threads to wait for, so it worked itself
+                # It has no threads to wait for, so it worked itself. Those that a loader may have are not seen.
+                waits = self.run.loader and track.lane.name.endswith(WITH_CONSUMER)
+                self._rest(low, now, node=-1 if waits else node)
                 return low, lane, node
             if found and self.names.copies[node]:
                 self._charge(BATCH, now - found[0], node)

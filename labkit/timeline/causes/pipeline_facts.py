@@ -17,7 +17,7 @@ from labkit.timeline.causes import thresholds
 from labkit.timeline.causes.effort import Effort, computed
 from labkit.timeline.causes.node_work import NodeWork, in_loop, is_map
 from labkit.timeline.causes.per_gap import FETCH, Causes
-from labkit.timeline.causes.small_elements import one_by_one, packed, short_calls
+from labkit.timeline.causes.small_elements import many_parts, one_by_one, packed, short_calls
 from labkit.timeline.causes.waste import anew, chain, thrown_away
 from labkit.timeline.intervals import Intervals, overlap, union, union_of
 from labkit.timeline.lanes import Lane
@@ -83,6 +83,8 @@ class Pipeline:
         if known["cause"] not in NOBODY:
             found |= self._in_vain(known) | self._blamed(known, unsure)
             single = not (node or found["interleaved"])
+            if known["cause"] == "prep" and node and not (found["fills_buffer"] or found["slow_start"]):
+                found["cause"] = "start"  # nothing in front of the node can begin earlier
             found["straggles"] = known["blame"] not in READERS and self._straggles(single)
         found["itself"] = " and ".join(filter(None, (found.get("itself"), ahead)))
         return Facts(**known | found)
@@ -122,6 +124,7 @@ class Pipeline:
             or one_by_one(self.work, self.steps, took, batch)
             or anew(self.work, self.run, self.steps)
             or (few and packed(self.work, self.run, self.steps))
+            or (few and 2 * took <= self.causes.gaps.length_ns.sum() and many_parts(self.run))
             or (few and short_calls(self.work, self.run, self.steps))
             or {}
         )
@@ -247,6 +250,7 @@ class Pipeline:
             "python": python,
             "lists": python and bool(run.processor) and run.processor.converting >= thresholds.CONVERTS,
             "generator": generator,
+            "several": "more" if interleaved else "several",
             "waits": waits,
             "unclear": unclear,
             "pool": threads if narrow else 0,
@@ -254,6 +258,7 @@ class Pipeline:
             "writes_cache": blame == "FileCacheImpl" and any(map(work.below, work.of(blame))),
             "unwatched": blame.startswith(REQUESTED) and ":" in blame,
             "interpreter": TURNS if turns_at_it else MAY_TAKE_TURNS,
+            "cache_file": blame == "FileCacheImpl",
             "source": source and (prep or stored or (unclear and not several)),
             "node": node,
             "rests": self._ahead["rests"] and not node,  # the work of such a node shows as none

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from labkit.timeline.causes.node_work import NodeWork, asynchronous, is_map
-from labkit.timeline.causes.thresholds import EACH_NS, HANDED_OVER, MANY_CALLS, SMALL_NS
+from labkit.timeline.causes.thresholds import EACH_NS, HANDED_OVER, MANY_CALLS, MANY_PARTS, SMALL_NS
 from labkit.timeline.run import Run
 from labkit.timeline.wording import duration, short_op
 
@@ -66,6 +66,12 @@ def packed(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     kind, elements = run.work and run.work.packed, run.images_of(steps) or 0
     much = elements >= MANY_CALLS * steps / 4 and work.ops_ns < EACH_NS * elements
     return {"packed": kind} if kind and much else {}
+
+
+def many_parts(run: Run) -> dict[str, Any]:
+    """Return how many parts an element has, if they are many, as a fact."""
+    parts = len(run.work.components) if run.work else 0
+    return {"parts": parts} if parts >= MANY_PARTS else {}
 
 
 def short_calls(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:

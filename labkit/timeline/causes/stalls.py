@@ -12,10 +12,10 @@ from labkit.common import hooks, other_programs
 from labkit.timeline.causes.effort import computed
 from labkit.timeline.causes.per_gap import Causes, by_cause, filling, unexplained_share
 from labkit.timeline.causes.pipeline_facts import Pipeline
-from labkit.timeline.causes.thresholds import CROWDED, LEAST, QUEUED, STARVED, TOGETHER
+from labkit.timeline.causes.thresholds import CROWDED, LARGE_BATCH, LEAST, QUEUED, STARVED, TOGETHER
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
-from labkit.timeline.wording import short_op
+from labkit.timeline.wording import short_op, size
 
 _BLAMED = ("fetch", "prep", "batch", "transfer", "copy", "start", "other process")
 
@@ -94,7 +94,8 @@ def stalls(pipeline: Pipeline, timed: bool) -> Stalls:
     crowded, unsure = _beside_others(run, span)
     others = other_programs.took(run.host.others, run.host.cpus)
     noise = ", or fewer other programs" if other_programs.warning(run.host.others) else ""
-    more = _together(lanes, shares) | pipeline.between()
+    batch = run.work.element.bytes * (run.batch_size or 0) if run.work and run.work.element else 0
+    more = _together(lanes, shares) | pipeline.between() | {"large": size(batch) if batch >= LARGE_BATCH else ""}
     facts = Facts(cause, blame or "the work", others=others, crowded=crowded, noise=noise, **more)
     theirs = (advise_run(facts, lanes, run, pipeline.efforts) for advise_run in hooks.provided("labkit_advice"))
     overhead = cause not in NOBODY and not crowded and 2 * shares["framework"] > shares.total()

@@ -68,6 +68,8 @@ CONVERTS = 0.25
 
 #: An element of so many bytes takes longer to copy than to hand over.
 LARGE_BYTES = 65_536
+#: And a batch of so many bytes takes milliseconds to write, to copy and to let go of: no larger ones are advised.
+LARGE_BATCH = 16 * 2**20
 #: Where the process computed for less than this share of the cores, a map with more calls at once could compute more.
 CORES_REST = 0.7
 
@@ -105,6 +107,8 @@ LOOP = 8
 SMALL_NS = 30_000
 #: And they matter where there are at least so many in a step.
 MANY_CALLS = 64
+#: An element of so many parts is one of many: to make and to copy a part takes about a microsecond.
+MANY_PARTS = 32
 #: To pack a sparse or ragged part for a batch, or to begin a dataset, matters where ops take less than this for each of
 #: them: packing takes some 50 µs, beginning 30 to 500. Nanoseconds.
 EACH_NS = 300_000

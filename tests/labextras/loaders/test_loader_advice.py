@@ -173,7 +173,8 @@ def test_threads_that_work_one_at_a_time_may_hold_the_interpreter_or_lack_calls(
 
 
 @pytest.mark.parametrize(
-    ("name", "cause"), [("queue get", "queue empty"), ("queue put", "queue full"), ("receive", "unknown")]
+    ("name", "cause"),
+    [("queue get", "queue empty"), ("queue put", "queue full"), ("receive", "unknown"), ("next of Own", "unknown")],
 )
 def test_a_wait_in_the_thread_that_trains_for_somebody_who_is_not_seen_is_nobodys_work(name, cause):
     """The queue is named where it is one; a wait for another thread inside of its call belongs to it."""
@@ -276,6 +277,7 @@ def test_short_calls_for_many_elements_are_told_to_take_whole_batches_before_mor
         ({"datasets Dataset.__getitem__": 0.3, "datasets format_row": 0.4}, "arrays in place of lists"),
         ({"fairytale Book.tell": 0.8}, "once before the training"),
         ({"zipfile ZipFile.__init__": 0.8}, "open it once in each worker"),
+        ({"numpy NpzFile.__getitem__": 1.0}, "taken out of the archive once"),
         ({"multiprocessing SemLock.__enter__": 0.8}, "without the lock"),
     ],
 )
@@ -314,7 +316,7 @@ def test_what_only_calls_the_functions_of_a_reader_is_not_blamed_in_their_place(
     assert f"{theirs} " in called(0, "fetch a batch", run={"op_times": work}).advice
 
 
-@pytest.mark.parametrize("inside", [{"h5py Dataset.__getitem__": 0.3}, {"torch stack": 0.9}, {}])
+@pytest.mark.parametrize("inside", [{"h5py Dataset.__getitem__": 0.3}, {"torch stack": 0.9}, {"numpy load": 0.9}, {}])
 def test_what_takes_less_than_half_of_a_call_or_is_the_framework_is_not_blamed(inside):
     assert "loader.library" not in called(0, inside={"Rows.__getitem__": inside}).rules
 

@@ -486,14 +486,20 @@ def test_who_drops_nothing_that_was_made_is_not_accused(make, images, rule):
 
 
 @pytest.mark.parametrize(
-    "source", ["CSV", "ForeverRepeat::Load::ParallelInterleaveV4::SnapshotDatasetReader", "FileCacheImpl", "TextLine"]
+    ("source", "rule"),
+    [
+        ("CSV", "source.unpacked"),
+        ("ForeverRepeat::Load::ParallelInterleaveV4::SnapshotDatasetReader", "source.unpacked"),
+        ("FileCacheImpl", "source.cache-file"),
+        ("TextLine", "source.unpacked"),
+    ],
 )
-def test_a_source_that_computes_is_told_what_helps_it(source):
+def test_a_source_that_computes_is_told_what_helps_it(source, rule):
     read = f"{BATCH}::{source}"
     facts = {"processor": CLOCK, "host": {"cpus": 2}}
     stalls = recorded(lambda a: [("next", read, "read", a + 0.1, a + 9.9)], **facts).stalls
     assert (stalls.cause, stalls.blame) == ("prep", source.rpartition("::")[2])
-    assert stalls.rules[-1] == "source.unpacked"
+    assert stalls.rules[-1] == rule
 
 
 def test_a_source_that_takes_most_is_not_told_that_the_calls_behind_it_are_small():
@@ -568,3 +574,28 @@ def test_a_generator_is_told_from_a_function_that_a_map_calls(open_node, between
         return [*asked(first)(a), *below, ("worker", "PyFunc:PyFunc", "map", a + 0.1, a + 9.8)]
 
     assert (said(make) in ("python.generators", "python.larger-pieces")) == generates
+
+
+@pytest.mark.parametrize(("node", "rule"), [("ForeverRepeat", "start.less-to-do"), ("FlatMap", "python.larger-pieces")])
+def test_a_generator_that_is_slow_to_begin_has_less_to_do_in_front_of_each_epoch(node, rule):
+    """An epoch begins in three of five steps: the repeat asks twice, and its last call of Python takes nine tenths."""
+    repeat, below = f"{BATCH}::{node}", f"{BATCH}::{node}::FlatMap"
+
+    def make(a):
+        begins, spans = a in (20, 40, 60), []
+        for start, length in [(a + 0.25 * k, 0.24) for k in range(40)][begins * 36 :] + [(a, 8.98)] * begins:
+            spans += [("next", repeat, "iterator", start, start + length)]
+            spans += [("next", below, "iterator", start + 0.01, start + 0.02)] * (length > 1)
+            spans += [("next", below, "iterator", start + 0.03, start + length - 0.01)]
+            spans += [("next", f"{below}::Generator", "iterator", start + 0.04, start + length - 0.02)]
+            spans += [("worker", "PyFunc:PyFunc", "map", start + 0.05, start + length - 0.03)]
+        return spans
+
+    assert said(make, processor=CLOCK, host={"cpus": 2}) == rule
+
+
+@pytest.mark.parametrize(("parts", "rule"), [(32, "small.many-parts"), (31, "batch.small-elements")])
+def test_elements_of_many_parts_are_to_have_fewer(parts, rule):
+    work = {"components": [{"dtype": "float32", "shape": (), "digest": ""}] * parts}
+    batch = [("next", f"{BATCH}::TensorSlice", "iterator", 0, 0.1)]
+    assert said(lambda a: [(*row[:3], a, a + 0.1) for row in batch], work=work, images=64 * STEPS) == rule
