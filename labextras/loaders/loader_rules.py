@@ -47,6 +47,7 @@ _REMEDIES = {
     "tokenizers transformers": "tokenise once before the training, and store the ids",
     "NpzFile": "arrays that are taken out of the archive once (each index unpacks a whole one again), or .npy files",
     "zipfile tarfile": "one archive that stays open: open it once in each worker, or unpack it before the training",
+    "BaseProxy": "an array, a shared tensor, or what workers inherit in place of a manager, which answers each access",
     "multiprocessing filelock": "a reader of its own for each worker, without the lock: more workers wait in the line",
 }
 #: What is said of any other.
@@ -138,6 +139,9 @@ LOADER_RULES = (
     Rule("loader.unseen", WorkerFacts(UNSEEN),
         REFUSAL + "nobody saw what ran in most of the gaps. Where threads or processes of your own make the batches, "
         "loaders.known('module.function') shows their functions."),
+    Rule("loader.longer-epochs", WorkerFacts("prep", "next of Stream", epochs=True),
+        "less to do when an epoch begins, or longer epochs (repeat): what is waited for most is the first batch of an "
+        "epoch, before which no queue is filled.", also=_WORK),
     Rule("loader.ahead", WorkerFacts("prep", "PIL decode", rests=True, further="a larger prefetch_factor"),
         "{further}: workers rest while the accelerator trains, so a larger buffer bridges this.", also=_WORK),
     Rule("loader.needs-cores", WorkerFacts("prep", "PIL decode", needs_cores=True),
@@ -146,7 +150,7 @@ LOADER_RULES = (
     Rule("loader.let-workers", WorkerFacts("prep", "cv2.resize", around=True),
         "let the workers of the loader do it: {blame} runs in the thread that trains.", also=_MADE),
     Rule("loader.beside-training", WorkerFacts("prep", "PIL decode", alone=True, more=_MORE["torch"]),
-        "{more}, to work beside the training: {blame} takes the time of the thread that trains.", also=_MADE),
+        "{more}, to work beside the training, or less work in {blame}: it takes the time of the thread that trains.", also=_MADE),
     Rule("loader.dali", WorkerFacts("prep", "DALI's threads", dali=True),
         "a larger num_threads of the pipeline where cores are free, or less work for the processor: what DALI's "
         "threads do is not seen."),

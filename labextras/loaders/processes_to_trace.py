@@ -12,7 +12,7 @@ import numpy as np
 
 from labextras.loaders.loader_facts import Loader
 from labextras.loaders.shared_spans import Process
-from labkit.timeline.lanes import GET, PUT, RESTS, WORK
+from labkit.timeline.lanes import GET, PIPE, PUT, RESTS, WORK
 from labkit.timeline.nesting import depths
 from labkit.timeline.run import OpTime, Profile, Run
 from labkit.timeline.trace import CATEGORIES, Thread, Trace
@@ -68,6 +68,8 @@ def to_trace(
         own_ns, own_cpu, parent, unknown = _own(process, end, inside, clocks)
         least = 0.0 if alone else COMPUTED * _had_core(process, clocks, ready)
         category, name = _categories(process, own_cpu >= least * np.maximum(own_ns, 1))
+        answers = within_calls(process, name, parent)
+        name, category = name[answers], category[answers]
         idle = [i for i, (text, kind) in process.names.items() if text in (RESTS, GET, PUT) and kind == "iterator"]
         resting = np.isin(name, idle)
         resting &= (parent < 0) | resting[parent]  # at a queue, it waits for another thread
@@ -92,7 +94,8 @@ def to_trace(
         for i in np.unique(name[works]).tolist():
             which = works & (name == i)
             total = times[process.names[i][0]]
-            for place, some in enumerate((own_ns * inside, own_cpu * inside, own_ns * inside * unknown, inside > 0)):
+            counted = (inside > 0) & (answers == np.arange(len(name)))
+            for place, some in enumerate((own_ns * inside, own_cpu * inside, own_ns * inside * unknown, counted)):
                 total[place] += int(some[which].sum())
     columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
     run = Run(
@@ -225,6 +228,19 @@ def _categories(process: Process, computes: np.ndarray) -> tuple[np.ndarray, np.
         one, _, second = process.names.get(i, ("", "other"))[1].partition(":")
         first[name == i], other[name == i] = CATEGORIES.index(one), CATEGORIES.index(second or one)
     return np.where(computes, first, other), name
+
+
+def within_calls(process: Process, name: np.ndarray, parent: np.ndarray) -> np.ndarray:
+    """Return for each span the one that it is part of: itself, or the reader's call that talks to another process."""
+    texts = {i: text for i, (text, _) in process.names.items()}
+    pipes = [i for i, text in texts.items() if text in (*PIPE, "pickle", "unpickle")]
+    part_of = np.arange(len(name))
+    for i in np.flatnonzero(np.isin(name, pipes)).tolist():
+        outer = parent[i]
+        while outer >= 0 and not texts.get(name[outer], "").endswith((".__getitem__", "collate")):
+            outer = parent[outer]
+        part_of[i] = outer if outer >= 0 else i
+    return part_of
 
 
 def _numbers(workers: Sequence[Process], now_ns: int) -> dict[int, int]:

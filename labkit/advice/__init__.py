@@ -17,7 +17,7 @@ each row names those behind it, and a test compares them. By topic:
 ``source``   cache-file, unpacked
 ``python``   lists, generators, larger-pieces, more-calls, in-parallel, unclear, ops-instead
 ``prep``     loop, in-turn, node, wider-pool, parallel-map, more-calls, less-work
-``fetch``    straggler, parallel-reads, longer-cycle, more-reads
+``fetch``    straggler, small-files, parallel-reads, longer-cycle, more-reads
 ===========  ==========================================================================================================
 """
 

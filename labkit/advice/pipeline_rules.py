@@ -32,6 +32,9 @@ RULES = (
         "one node in place of a chain: {links} {chain} stand in a row, and each element passes up to {links} nodes. "
         "Put the files or datasets into a list, and flat_map or interleave over it; or let one map do what many do.",
         also=_ANY),
+    Rule("fetch.small-files", Facts("fetch", "TFRecord", files=128),
+        "fewer and larger files: {files:,.0f} are begun in each step, for a few records each, and to begin one takes "
+        "longer than what it holds.", also=_ANY),
     Rule("start.anew", Facts("start", anew="4,096 datasets begin"),
         "fewer beginnings: {anew} in each step, for a few elements, or one batch. Keep one iterator in place of "
         "next(iter(…)), put repeat() before take() and batch(), and let interleave and flat_map go over datasets of "
@@ -139,8 +142,8 @@ RULES = (
         "cache() in memory what fits, batch lines before a map parses them, or read more files at once.",
         also=("fetch",)),
     Rule("prep.node", Facts("prep", "Scan", node=True),
-        "less work for {blame}, which works itself, in one thread: give it fewer or smaller elements, or prefetch what "
-        "comes before it or behind it, so that both work at once."),
+        "less work for {blame}, which works itself, in one thread: give it fewer or smaller elements, cache() what it "
+        "makes of what is not random, or prefetch what comes before it or behind it, so that both work at once."),
     # -- calls and their threads
     Rule("prep.wider-pool", Facts("prep", "PyFunc", pool=1),
         "a larger private_threadpool_size, as large as num_parallel_calls, which allows more calls of {blame} than its "

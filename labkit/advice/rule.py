@@ -38,6 +38,8 @@ class Facts(dict[str, Any]):
         What to do about them, where they took so much that times may be longer for it.
     between : float
         Percent of the window in gaps between steps, where no batch is waited for, if it is most of the gaps.
+    epochs : bool
+        What is waited for most is the first batch of an epoch of a loader, in gaps that are long beside the others.
     together, together_in : float, str
         Percent of the window in which processes wait for each other, and what they do then, as "all-reduce".
     large : str
@@ -50,6 +52,8 @@ class Facts(dict[str, Any]):
         For most of the time a shuffle buffer fills; or an epoch of slow nodes begins.
     chain, links : str, int
         The kind of node of which many stand in a row, with little work for each, and how many.
+    files : float
+        Files of few elements that begin in a step.
     anew : str
         How many datasets of few elements begin in a step, in words.
     parts : int

@@ -23,7 +23,7 @@ from labkit.timeline.intervals import Intervals, overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import PYTHON_OPS, READERS, REQUESTED, short_op
+from labkit.timeline.wording import BEGIN, PYTHON_OPS, READERS, REQUESTED, short_op
 
 #: Nodes that hand on fewer elements than they take, and how readers write them.
 _DROPPERS = {"Shard": "shard", "FiniteSkip": "skip", "Filter": "filter", "FiniteTake": "take", "Window": "window"}
@@ -303,6 +303,16 @@ class Pipeline:
         idle, gaps = int(self.causes.gaps.length_ns.sum()), self.causes.gaps
         between = idle - sum(int(overlap(wait, gaps.start_ns, gaps.end_ns).sum()) for wait in waits)
         return {"between": 100 * between / self.lanes[0].window_ns} if waits and 2 * between > idle else {}
+
+    def epochs(self) -> dict[str, bool]:
+        """Return whether the idle time is mostly where a loader begins an epoch, in gaps long beside the others."""
+        gaps, names = self.causes.gaps, self.causes.names
+        begun = [lane.start_ns[lane.name_id == names.index(BEGIN)] for lane in self.lanes if BEGIN in names]
+        at = np.concatenate(begun or [np.zeros(0)])[:, None]
+        first = ((gaps.start_ns <= at) & (at <= gaps.start_ns + gaps.length_ns)).any(axis=0)
+        length, others = gaps.length_ns[first], gaps.length_ns[~first]
+        most = len(others) and 2 * length.sum() >= gaps.length_ns.sum()
+        return {"epochs": bool(most and np.median(length) >= thresholds.START_FACTOR * np.median(others))}
 
     def _works_ahead_itself(self) -> bool:
         """Tell whether a thread works ahead without a written prefetch: one is added, or the last map is fused."""

@@ -95,7 +95,8 @@ def stalls(pipeline: Pipeline, timed: bool) -> Stalls:
     others = other_programs.took(run.host.others, run.host.cpus)
     noise = ", or fewer other programs" if other_programs.warning(run.host.others) else ""
     batch = run.work.element.bytes * (run.batch_size or 0) if run.work and run.work.element else 0
-    more = _together(lanes, shares) | pipeline.between() | {"large": size(batch) if batch >= LARGE_BATCH else ""}
+    more = _together(lanes, shares) | pipeline.between() | pipeline.epochs()
+    more |= {"large": size(batch) if batch >= LARGE_BATCH else ""}
     facts = Facts(cause, blame or "the work", others=others, crowded=crowded, noise=noise, **more)
     theirs = (advise_run(facts, lanes, run, pipeline.efforts) for advise_run in hooks.provided("labkit_advice"))
     overhead = cause not in NOBODY and not crowded and 2 * shares["framework"] > shares.total()

@@ -94,6 +94,8 @@ def chain(work: NodeWork, steps: int) -> dict[str, Any]:
 def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     """Return how often in a step a dataset begins that gives only a few elements, or one batch, in words, as a fact.
 
+    Of files that hold only a few, their number is one.
+
     Those that Python begins have a root of their own. Where ops take long for each of the others, to begin them costs
     little beside that.
     """
@@ -101,7 +103,14 @@ def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     at_once = {kind for kind, of in paths.items() if of and all(map(_AT_ONCE.search, of))}
     begun = {kind: count for kind, count in run.profiler.begun.items() if kind not in at_once}
     elements = run.images_of(steps) or 0
-    most = max(begun.values(), default=0)
+    most, opened = max(begun.values(), default=0), max(begun.get(kind, 0) for kind in FILE_READERS)
+    if (
+        elements
+        and steps <= opened
+        and elements <= thresholds.FEW * opened
+        and work.ops_ns < thresholds.EACH_NS * opened
+    ):
+        return {"files": opened / steps}
     batches = max((count for kind, count in begun.items() if "Batch" in kind), default=0)
     # How files are read is another matter, and each batch that groups elements is a dataset of its own.
     files, groups = most in map(begun.get, FILE_READERS), any("GroupBy" in path for path in work.calls)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from labextras.loaders.processes_to_trace import within_calls
 from labkit.timeline.run import BatchPart, Delivered, Host, LoaderFacts, OpTime, ProcessorTime, ThreadTime, Tree
 from labkit.timeline.timeline import Timeline
 from labkit.timeline.trace import Span, Trace
@@ -55,6 +58,28 @@ def test_lanes_that_begin_with_the_name_of_their_process_get_the_same_advice():
     beside = replace(alone, threads=threads)
     assert Timeline(beside).lanes[0].name == "process 0 · accelerator"
     assert Timeline(beside).stalls.advice == Timeline(alone).stalls.advice
+
+
+@pytest.mark.parametrize(("long_ms", "rule"), [(60, "longer-epochs"), (15, "ahead")])
+def test_a_queue_that_is_empty_when_each_epoch_begins_needs_longer_epochs(long_ms, rule):
+    """Two workers that rest while the accelerator trains; each third step begins an epoch."""
+    spans, now = [], 0
+    for step in range(12):
+        wait = MS * (10 if step % 3 else long_ms)
+        spans += [Span("in the consumer's thread", "begin an epoch", "other", now + 1, MS // 9, step)] * (step % 3 == 0)
+        spans += [Span(f"worker {n}", "next of Stream", "map", now, wait, step) for n in range(2)]
+        spans += [Span("consumer", "wait for batch", "wait", now, wait, step)]
+        spans += [Span("consumer", "train step", "train", now + wait, 8 * MS, step)]
+        now += wait + 8 * MS
+    trace = Trace.from_spans(spans, {"consumer": "consumer"}, origin="measured")
+    assert Timeline(trace.with_run(host=Host(cpus=2), loader=LOADER)).stalls.rules == (f"loader.{rule}",)
+
+
+def test_what_a_call_of_the_reader_says_to_another_process_is_part_of_the_call():
+    """A pipe of the loader itself is none; nor is a call within the call."""
+    names = ["fetch a batch", "Clips.__getitem__", "receive", "numpy.stack", "unpickle", "receive"]
+    process = SimpleNamespace(names={i: (text, "map") for i, text in enumerate(names)})
+    assert within_calls(process, np.arange(6), np.array([-1, 0, 1, 1, 3, 0])).tolist() == [0, 1, 1, 3, 1, 5]
 
 
 def before_training(lane, name, category, loader=LOADER):
