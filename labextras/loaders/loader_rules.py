@@ -150,7 +150,8 @@ LOADER_RULES = (
     Rule("loader.let-workers", WorkerFacts("prep", "cv2.resize", around=True),
         "let the workers of the loader do it: {blame} runs in the thread that trains.", also=_MADE),
     Rule("loader.beside-training", WorkerFacts("prep", "PIL decode", alone=True, more=_MORE["torch"]),
-        "{more}, to work beside the training, or less work in {blame}: it takes the time of the thread that trains.", also=_MADE),
+        "{more}, to work beside the training, or less work in {blame}: it takes the time of the thread that trains.",
+        also=_MADE),
     Rule("loader.dali", WorkerFacts("prep", "DALI's threads", dali=True),
         "a larger num_threads of the pipeline where cores are free, or less work for the processor: what DALI's "
         "threads do is not seen."),
