@@ -21,7 +21,7 @@ def make(folder, seed, fixed=False):
     import tensorflow as tf
 
     draw = Draw(__file__, folder, seed, SHAPES)
-    side, size = draw.choice([80, 96]), draw.choice([24, 32])
+    side, size = draw.choice([112, 128]), draw.choice([24, 32])
     pictures = tf.data.Dataset.from_tensor_slices(draw.floats(64, side, side, 3)).repeat()
 
     def one(image):

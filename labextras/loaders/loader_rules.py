@@ -10,7 +10,7 @@ from labkit.advice import BUSY, REFUSAL, RULES, Advice, Facts, Rule, advise
 from labkit.advice.rule import HANDING_OVER, UNSEEN
 from labkit.common import other_programs
 from labkit.timeline.causes.effort import Effort
-from labkit.timeline.causes.thresholds import INTERPRETER_FULL, LEAST, MANY_CALLS, ONE_BY_ONE, ONE_CORE
+from labkit.timeline.causes.thresholds import CROWDED, INTERPRETER_FULL, LEAST, MANY_CALLS, ONE_BY_ONE, ONE_CORE
 from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import PIPE, RESTS, Lane
@@ -168,7 +168,7 @@ LOADER_RULES = (
         "less work for the processor: {blame} keeps {threads:.1f} threads busy on {cores} cores, and more workers gain "
         "nothing. {cheaper}Do less in each call, cache what is not random, or take more cores."),
     Rule("loader.cheaper-batch", WorkerFacts("batch", "numpy.stack"),
-        "a cheaper {blame}: stack arrays once{as_bytes}, without a loop in Python."),
+        "less work in {blame}: arrays stacked once{as_bytes}, no loop in Python, and nothing beside it."),
     Rule("loader.hand-over", WorkerFacts("transfer", "unpickle", shared=True),
         "larger batches, or fewer tensors in each{as_bytes}: PyTorch's workers make them and hand them over in shared "
         "memory already, and each tensor has a cost of its own. Where elements are cheap to make, try num_workers=0."),
@@ -223,6 +223,14 @@ class Workers(WorkerWaits):
         return several and self.cores > 1 and INTERPRETER_FULL <= self.busy_cores <= ONE_CORE
 
     @cached_property
+    def children_compute(self) -> bool:
+        """Whether much of the cores goes to processes that leave no spans, as programs that calls start."""
+        clock, tree = self.run.processor, self.run.tree
+        own_ns = clock.cpu_ns[-1] - clock.cpu_ns[0] if clock and clock.cpu_ns else 0
+        theirs_ns = tree.cpu_s * 1e9 - self._asked_ns - own_ns if tree else 0
+        return theirs_ns >= CROWDED * self.cores * self.trains.window_ns
+
+    @cached_property
     def busy_cores(self) -> float:
         """How many cores all ops together keep busy while any worker works; a pause says nothing of the interpreter."""
         return self._asked_ns * self._all_of_it / self._works_ns
@@ -242,7 +250,7 @@ class Workers(WorkerWaits):
         alone = not self.worker_lanes and not dali
         batches = any(lane.by_category.get("batch") for lane in self.worker_lanes)
         around = self._around(dali and not own) if cause == "prep" else cause == "batch" and not alone and not batches
-        waits = computes is False and not self.lacks_cores
+        waits = computes is False and not self.lacks_cores and not self.children_compute
         turns = (self.one_core and self.busy_cores >= INTERPRETER_FULL) or (self.in_turn and not self.lacks_cores)
         without = self.run.loader.framework == "torch" and self.run.loader.workers == 0
         pauses = self._pauses() and cause == "prep" and not (around or alone or dali or turns or waits)

@@ -597,5 +597,5 @@ def test_a_generator_that_is_slow_to_begin_has_less_to_do_in_front_of_each_epoch
 @pytest.mark.parametrize(("parts", "rule"), [(32, "small.many-parts"), (31, "batch.small-elements")])
 def test_elements_of_many_parts_are_to_have_fewer(parts, rule):
     work = {"components": [{"dtype": "float32", "shape": (), "digest": ""}] * parts}
-    batch = [("next", f"{BATCH}::TensorSlice", "iterator", 0, 0.1)]
-    assert said(lambda a: [(*row[:3], a, a + 0.1) for row in batch], work=work, images=64 * STEPS) == rule
+    rows = ("next", f"{BATCH}::TensorSlice", "iterator")
+    assert said(lambda a: [(*rows, a, a + 0.1)], work=work, images=64 * STEPS) == rule
