@@ -59,7 +59,8 @@ RULES = (
         "a straggler keeps all others waiting: deterministic=False, and more, smaller shards."),
     # -- the beginning of an epoch
     Rule("start.shuffle-names", Facts("fetch", "ReadFile", fills_buffer=True),
-        "a smaller shuffle buffer, repeat() before it, so that it fills once, or shuffle file names before slow parts.", also=_BLAMED),
+        "a smaller shuffle buffer, repeat() before it, so that it fills once, or shuffle file names before slow parts.",
+        also=_BLAMED),
     Rule("start.repeat-first", Facts("start", "ForeverRepeat", slow_start=True),
         "repeat() before the slow part (and before batch and prefetch), so that the next epoch starts early.",
         also=_BLAMED),
