@@ -33,8 +33,8 @@ RULES = (
         "Put the files or datasets into a list, and flat_map or interleave over it; or let one map do what many do.",
         also=_ANY),
     Rule("fetch.small-files", Facts("fetch", "TFRecord", files=128),
-        "fewer and larger files: {files:,.0f} are begun in each step, for a few records each, and to begin one takes "
-        "longer than what it holds.", also=_ANY),
+        "fewer and larger files: {files:,.0f} are begun in each step, for a record or two each, and to begin one "
+        "takes longer than what it holds.", also=_ANY),
     Rule("start.anew", Facts("start", anew="4,096 datasets begin"),
         "fewer beginnings: {anew} in each step, for a few elements, or one batch. Keep one iterator in place of "
         "next(iter(…)), put repeat() before take() and batch(), and let interleave and flat_map go over datasets of "

@@ -18,7 +18,7 @@ from labkit.timeline.causes.effort import Effort, computed
 from labkit.timeline.causes.node_work import NodeWork, in_loop, is_map
 from labkit.timeline.causes.per_gap import FETCH, Causes
 from labkit.timeline.causes.small_elements import many_parts, one_by_one, packed, short_calls
-from labkit.timeline.causes.waste import anew, chain, thrown_away
+from labkit.timeline.causes.waste import anew, chain, small_files, thrown_away
 from labkit.timeline.intervals import Intervals, overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
@@ -119,12 +119,14 @@ class Pipeline:
         stored = self._took("fetch", lambda name: True) + self._took("prep", lambda name: short_op(name) in READERS)
         other = stored.total() + (batch if element and element.bytes >= thresholds.LARGE_BYTES else 0)
         few = known["blame"] not in READERS and 2 * other <= self.causes.gaps.length_ns.sum()
+        unread = few and stored.total() < thresholds.LEAST * self.lanes[0].window_ns
         return (
             chain(self.work, self.steps)
             or one_by_one(self.work, self.steps, took, batch)
+            or (known["cause"] != "fetch" and small_files(self.work, self.run, self.steps))
             or anew(self.work, self.run, self.steps)
             or (few and packed(self.work, self.run, self.steps))
-            or (few and 2 * took <= self.causes.gaps.length_ns.sum() and many_parts(self.run))
+            or (unread and 2 * took <= self.causes.gaps.length_ns.sum() and many_parts(self.run))
             or (few and short_calls(self.work, self.run, self.steps))
             or {}
         )

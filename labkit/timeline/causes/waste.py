@@ -91,10 +91,15 @@ def chain(work: NodeWork, steps: int) -> dict[str, Any]:
     return {"chain": re.sub(r"^Parallel|V\d+$", "", kind), "links": links}
 
 
+def small_files(work: NodeWork, run: Run, steps: int) -> dict[str, float]:
+    """Return how many files begin in a step that hold a record or two, with little work for it, as a fact."""
+    opened = max(run.profiler.begun.get(kind, 0) for kind in FILE_READERS)
+    small = 0 < steps <= opened and 0 < (run.images_of(steps) or 0) <= 2 * opened
+    return {"files": opened / steps} if small and work.ops_ns < thresholds.EACH_NS * opened else {}
+
+
 def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     """Return how often in a step a dataset begins that gives only a few elements, or one batch, in words, as a fact.
-
-    Of files that hold only a few, their number is one.
 
     Those that Python begins have a root of their own. Where ops take long for each of the others, to begin them costs
     little beside that.
@@ -104,16 +109,9 @@ def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     begun = {kind: count for kind, count in run.profiler.begun.items() if kind not in at_once}
     elements = run.images_of(steps) or 0
     most, opened = max(begun.values(), default=0), max(begun.get(kind, 0) for kind in FILE_READERS)
-    if (
-        elements
-        and steps <= opened
-        and elements <= thresholds.FEW * opened
-        and work.ops_ns < thresholds.EACH_NS * opened
-    ):
-        return {"files": opened / steps}
     batches = max((count for kind, count in begun.items() if "Batch" in kind), default=0)
     # How files are read is another matter, and each batch that groups elements is a dataset of its own.
-    files, groups = most in map(begun.get, FILE_READERS), any("GroupBy" in path for path in work.calls)
+    files, groups = 2 * opened >= most, any("GroupBy" in path for path in work.calls)
     costs = most if work.ops_ns < thresholds.EACH_NS * most and not files else begun.get("Root", 0)
     few, anew_for_each_batch = elements <= thresholds.FEW * costs, 2 * batches >= steps and not groups
     anew_for_each_batch &= begun.get("Root", 0) >= batches or work.ops_ns < thresholds.EACH_NS * batches
