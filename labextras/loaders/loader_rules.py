@@ -130,6 +130,9 @@ LOADER_RULES = (
     Rule("loader.shards", WorkerFacts("prep", "next of Stream", shards="1 of 4"),
         "as many shards as workers, or more: {shards} workers have something to do, as each takes whole shards.",
         also=("fetch",)),
+    Rule("loader.longer-epochs", WorkerFacts("prep", "next of Stream", epochs=True),
+        "less to do when an epoch begins, or longer epochs (repeat): what is waited for most is the first batch of an "
+        "epoch, before which no queue is filled.", also=_WORK),
     Rule("loader.decoder",
         WorkerFacts("prep", "PIL decode", others="other programs took 1.8 of 2 cores", crowded=True, cheaper="smaller"),
         "less work for the processor: a faster decoder (simplejpeg, OpenCV), or smaller images", goes_on=True),
@@ -139,9 +142,6 @@ LOADER_RULES = (
     Rule("loader.unseen", WorkerFacts(UNSEEN),
         REFUSAL + "nobody saw what ran in most of the gaps. Where threads or processes of your own make the batches, "
         "loaders.known('module.function') shows their functions."),
-    Rule("loader.longer-epochs", WorkerFacts("prep", "next of Stream", epochs=True),
-        "less to do when an epoch begins, or longer epochs (repeat): what is waited for most is the first batch of an "
-        "epoch, before which no queue is filled.", also=_WORK),
     Rule("loader.ahead", WorkerFacts("prep", "PIL decode", rests=True, further="a larger prefetch_factor"),
         "{further}: workers rest while the accelerator trains, so a larger buffer bridges this.", also=_WORK),
     Rule("loader.needs-cores", WorkerFacts("prep", "PIL decode", needs_cores=True),
@@ -228,7 +228,7 @@ class Workers(WorkerWaits):
         clock, tree = self.run.processor, self.run.tree
         own_ns = clock.cpu_ns[-1] - clock.cpu_ns[0] if clock and clock.cpu_ns else 0
         theirs_ns = tree.cpu_s * 1e9 - self._asked_ns - own_ns if tree else 0
-        return theirs_ns >= CROWDED * self.cores * self.trains.window_ns
+        return theirs_ns >= CROWDED / 2 * self.cores * self.trains.window_ns
 
     @cached_property
     def busy_cores(self) -> float:
