@@ -23,7 +23,7 @@ from labkit.timeline.intervals import Intervals, overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import BEGIN, PYTHON_OPS, READERS, REQUESTED, short_op
+from labkit.timeline.wording import BEGIN, MODELLED, PYTHON_OPS, READERS, REQUESTED, short_op
 
 #: Nodes that hand on fewer elements than they take, and how readers write them.
 _DROPPERS = {"Shard": "shard", "FiniteSkip": "skip", "Filter": "filter", "FiniteTake": "take", "Window": "window"}
@@ -123,7 +123,7 @@ class Pipeline:
         return (
             chain(self.work, self.steps)
             or one_by_one(self.work, self.steps, took, batch)
-            or (known["cause"] != "fetch" and small_files(self.work, self.run, self.steps))
+            or (known["blame"] not in (*READERS, MODELLED) and small_files(self.work, self.run, self.steps))
             or anew(self.work, self.run, self.steps)
             or (few and packed(self.work, self.run, self.steps))
             or (unread and 2 * took <= self.causes.gaps.length_ns.sum() and many_parts(self.run))
