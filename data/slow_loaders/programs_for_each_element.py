@@ -11,7 +11,7 @@ import sys
 
 import numpy as np
 from _draw import Draw
-from _places import Places, loader, shaped
+from _places import Places, computed, loader, shaped
 
 SHAPES = ("sums", "by name", "bytes")
 STEP_MS = 6
@@ -22,27 +22,19 @@ NEVER = r"more calls at once|processor rests|prefetch_factor"
 ADVICE = {r"ess work": True}
 
 
-def total(rounds, start):
-    """Compute in Python, and return a number."""
-    found = start
-    for step in range(rounds):
-        found = (found * 31 + step) % 65521
-    return found
-
-
 def make(folder, seed, fixed=False):
     """Return batches of rows; `fixed` asks nobody else."""
     draw = Draw(__file__, folder, seed, SHAPES)
     rounds, start = draw.choice([20_000, 30_000]), draw.randrange(1000)
-    code = f"t = {start}\nfor s in range({rounds}): t = (t * 31 + s) % 65521\nprint(t)"
+    code = f"t = {start}\nfor s in range({rounds}): t = (t * 31 + s) % 65521\nprint(t % 255)"
     rows = draw.floats(64, 256)
 
     def read(place):
         if fixed:
-            number = total(rounds, start)
+            number = computed(rounds, start)
         else:
             number = int(subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, check=True).stdout)
-        row = rows[place % 64] * np.float32(number % 255)
+        row = rows[place % 64] * np.float32(number)
         return shaped(draw.shape, row.view(np.uint8) if draw.shape == "bytes" else row, np.int64(place % 7))
 
     return loader(Places(4096, read), batch_size=8, num_workers=2)

@@ -9,8 +9,8 @@ from functools import cached_property
 from labkit.advice import BUSY, REFUSAL, RULES, Advice, Facts, Rule, advise
 from labkit.advice.rule import HANDING_OVER, UNSEEN
 from labkit.common import other_programs
-from labkit.timeline.causes.effort import Effort
-from labkit.timeline.causes.thresholds import CROWDED, INTERPRETER_FULL, LEAST, MANY_CALLS, ONE_BY_ONE, ONE_CORE
+from labkit.timeline.causes.effort import Effort, computed
+from labkit.timeline.causes.thresholds import INTERPRETER_FULL, LEAST, MANY_CALLS, ONE_BY_ONE, ONE_CORE
 from labkit.timeline.causes.worker_waits import WorkerWaits
 from labkit.timeline.intervals import at_least, complement, union_of
 from labkit.timeline.lanes import PIPE, RESTS, Lane
@@ -158,7 +158,7 @@ LOADER_RULES = (
     Rule("loader.processes", WorkerFacts("prep", "spin", turns=True),
         "processes in place of threads: they take turns, as at the interpreter (GIL), and {blame} keeps one core busy "
         "in all. A function that lets go of the interpreter (Pillow, OpenCV, simplejpeg) helps, too.",
-        also=(HANDING_OVER,)),
+        also=(HANDING_OVER,)),  # a train step that waits for the interpreter, too
     Rule("loader.more-calls", WorkerFacts("prep", "load", waits=True, more=_MORE["torch"]),
         "more calls at once ({more}): {blame} waits for something else than a core (asleep, for an answer, or for a "
         "lock), and the processor rests."),
@@ -225,10 +225,8 @@ class Workers(WorkerWaits):
     @cached_property
     def children_compute(self) -> bool:
         """Whether much of the cores goes to processes that leave no spans, as programs that calls start."""
-        clock, tree = self.run.processor, self.run.tree
-        own_ns = clock.cpu_ns[-1] - clock.cpu_ns[0] if clock and clock.cpu_ns else 0
-        theirs_ns = tree.cpu_s * 1e9 - self._asked_ns - own_ns if tree else 0
-        return theirs_ns >= CROWDED / 2 * self.cores * self.trains.window_ns
+        theirs_ns = self._processes_ns - self._asked_ns - computed(self.run)
+        return theirs_ns >= other_programs.BUSY * self.cores * self.trains.window_ns
 
     @cached_property
     def busy_cores(self) -> float:

@@ -68,8 +68,8 @@ def to_trace(
         own_ns, own_cpu, parent, unknown = _own(process, end, inside, clocks)
         least = 0.0 if alone else COMPUTED * _had_core(process, clocks, ready)
         category, name = _categories(process, own_cpu >= least * np.maximum(own_ns, 1))
-        answers = within_calls(process, name, parent)
-        name, category = name[answers], category[answers]
+        part_of = within_calls(process, name, parent)
+        name, category = name[part_of], category[part_of]
         idle = [i for i, (text, kind) in process.names.items() if text in (RESTS, GET, PUT) and kind == "iterator"]
         resting = np.isin(name, idle)
         resting &= (parent < 0) | resting[parent]  # at a queue, it waits for another thread
@@ -91,11 +91,12 @@ def to_trace(
             of = names.setdefault(WORKER, len(names)), thread, CATEGORIES.index("other"), -1
             rows.append(np.array([process.started_ns, ready_ns - process.started_ns, *of], np.int64)[:, None])
         works = np.isin(category, list(_WORK))
+        called_ones = (inside > 0) & (part_of == np.arange(len(name)))
+        sums = own_ns * inside, own_cpu * inside, own_ns * inside * unknown, called_ones
         for i in np.unique(name[works]).tolist():
             which = works & (name == i)
             total = times[process.names[i][0]]
-            counted = (inside > 0) & (answers == np.arange(len(name)))
-            for place, some in enumerate((own_ns * inside, own_cpu * inside, own_ns * inside * unknown, counted)):
+            for place, some in enumerate(sums):
                 total[place] += int(some[which].sum())
     columns = np.concatenate(rows, axis=1) if rows else np.zeros((6, 0), np.int64)
     run = Run(

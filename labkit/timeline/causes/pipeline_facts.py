@@ -23,7 +23,7 @@ from labkit.timeline.intervals import Intervals, overlap, union, union_of
 from labkit.timeline.lanes import Lane
 from labkit.timeline.run import Run
 from labkit.timeline.trace import CATEGORIES
-from labkit.timeline.wording import BEGIN, MODELLED, PYTHON_OPS, READERS, REQUESTED, short_op
+from labkit.timeline.wording import BEGIN, PYTHON_OPS, READERS, REQUESTED, short_op
 
 #: Nodes that hand on fewer elements than they take, and how readers write them.
 _DROPPERS = {"Shard": "shard", "FiniteSkip": "skip", "Filter": "filter", "FiniteTake": "take", "Window": "window"}
@@ -118,15 +118,16 @@ class Pipeline:
         # To read and to unpack, and to copy what is large, takes as long however elements are handed over.
         stored = self._took("fetch", lambda name: True) + self._took("prep", lambda name: short_op(name) in READERS)
         other = stored.total() + (batch if element and element.bytes >= thresholds.LARGE_BYTES else 0)
-        few = known["blame"] not in READERS and 2 * other <= self.causes.gaps.length_ns.sum()
+        idle = self.causes.gaps.length_ns.sum()
+        few = known["blame"] not in READERS and 2 * other <= idle
         unread = few and stored.total() < thresholds.LEAST * self.lanes[0].window_ns
         return (
             chain(self.work, self.steps)
             or one_by_one(self.work, self.steps, took, batch)
-            or (known["blame"] not in (*READERS, MODELLED) and small_files(self.work, self.run, self.steps))
+            or small_files(self.run, self.steps, idle)
             or anew(self.work, self.run, self.steps)
             or (few and packed(self.work, self.run, self.steps))
-            or (unread and 2 * took <= self.causes.gaps.length_ns.sum() and many_parts(self.run))
+            or (unread and 2 * took <= idle and many_parts(self.run))
             or (few and short_calls(self.work, self.run, self.steps))
             or {}
         )
@@ -309,9 +310,9 @@ class Pipeline:
     def epochs(self) -> dict[str, bool]:
         """Return whether the idle time is mostly where a loader begins an epoch, in gaps long beside the others."""
         gaps, names = self.causes.gaps, self.causes.names
-        begun = [lane.start_ns[lane.name_id == names.index(BEGIN)] for lane in self.lanes if BEGIN in names]
-        at = np.concatenate(begun or [np.zeros(0)])[:, None]
-        first = ((gaps.start_ns <= at) & (at <= gaps.start_ns + gaps.length_ns)).any(axis=0)
+        begin = names.index(BEGIN) if BEGIN in names else -1
+        at = np.concatenate([lane.start_ns[lane.name_id == begin] for lane in self.lanes])[:, None]
+        first = ((gaps.start_ns <= at) & (at <= gaps.end_ns)).any(axis=0)
         length, others = gaps.length_ns[first], gaps.length_ns[~first]
         most = len(others) and 2 * length.sum() >= gaps.length_ns.sum()
         return {"epochs": bool(most and np.median(length) >= thresholds.START_FACTOR * np.median(others))}

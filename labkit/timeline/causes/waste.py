@@ -91,11 +91,14 @@ def chain(work: NodeWork, steps: int) -> dict[str, Any]:
     return {"chain": re.sub(r"^Parallel|V\d+$", "", kind), "links": links}
 
 
-def small_files(work: NodeWork, run: Run, steps: int) -> dict[str, float]:
-    """Return how many files begin in a step that hold a record or two, with little work for it, as a fact."""
+def small_files(run: Run, steps: int, idle_ns: int) -> dict[str, float]:
+    """Return how many files begin in a step that hold a record or two, as a fact; empty where that costs little.
+
+    To begin a file is overhead. Where the idle time is longer for each of them, it is for what the files hold.
+    """
     opened = max(run.profiler.begun.get(kind, 0) for kind in FILE_READERS)
     small = 0 < steps <= opened and 0 < (run.images_of(steps) or 0) <= 2 * opened
-    return {"files": opened / steps} if small and work.ops_ns < thresholds.EACH_NS * opened else {}
+    return {"files": opened / steps} if small and idle_ns <= thresholds.FRAMEWORK_NS * opened else {}
 
 
 def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
@@ -108,10 +111,10 @@ def anew(work: NodeWork, run: Run, steps: int) -> dict[str, Any]:
     at_once = {kind for kind, of in paths.items() if of and all(map(_AT_ONCE.search, of))}
     begun = {kind: count for kind, count in run.profiler.begun.items() if kind not in at_once}
     elements = run.images_of(steps) or 0
-    most, opened = max(begun.values(), default=0), max(begun.get(kind, 0) for kind in FILE_READERS)
+    most = max(begun.values(), default=0)
     batches = max((count for kind, count in begun.items() if "Batch" in kind), default=0)
     # How files are read is another matter, and each batch that groups elements is a dataset of its own.
-    files, groups = 2 * opened >= most, any("GroupBy" in path for path in work.calls)
+    files, groups = any(2 * begun.get(k, 0) >= most for k in FILE_READERS), any("GroupBy" in p for p in work.calls)
     costs = most if work.ops_ns < thresholds.EACH_NS * most and not files else begun.get("Root", 0)
     few, anew_for_each_batch = elements <= thresholds.FEW * costs, 2 * batches >= steps and not groups
     anew_for_each_batch &= begun.get("Root", 0) >= batches or work.ops_ns < thresholds.EACH_NS * batches

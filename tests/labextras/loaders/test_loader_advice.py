@@ -399,8 +399,8 @@ def test_threads_that_wait_for_answers_and_keep_one_core_busy_by_chance_do_not_w
         shares = Timeline(trace).stalls.shares
         assert shares["GIL wait"] == 0 < 0.1 < shares["prep"]
     assert Timeline(trace).stalls.rules == ("loader.more-calls",)
-    programs = Tree(9, 1.0, 0.0)  # which its calls start, take the cores
-    assert Timeline(trace.with_run(tree=programs)).stalls.rules[0] != "loader.more-calls"
+    # Programs that its calls start take the cores.
+    assert Timeline(trace.with_run(tree=Tree(9, 1.0, 0.0))).stalls.rules[0] != "loader.more-calls"
     assert Timeline(asks(downloads)).stalls.shares["GIL wait"] > shares["prep"] / 2
 
 

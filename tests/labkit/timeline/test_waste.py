@@ -116,6 +116,8 @@ def test_datasets_that_give_only_a_few_elements_are_counted(begun, anew):
     stalls = recorded(lambda a: many_calls(f"{ROOT}::BatchV2::FlatMap", a, 64), **facts).stalls
     assert (stalls.rules[0] in ("start.anew", "fetch.small-files")) == bool(anew)
     assert not anew or anew in stalls.advice
+    longer = {"images": 4 * STEPS, "profiler": Profile(begun={"TFRecord": 4 * STEPS})}  # two milliseconds for a file
+    assert recorded(asked(f"{ROOT}::BatchV2::FlatMap"), **longer).stalls.rules[0] != "fetch.small-files"
 
 
 @pytest.mark.parametrize(
