@@ -49,10 +49,11 @@ def _line(error: BaseException, place: Path) -> str:
 
 def load(place: Path) -> Callable[..., Any]:
     """Return a function that builds the pipeline of a file, read anew into a namespace of its own."""
+    text = utf8_text(place)
     try:
-        tree = ast.parse(utf8_text(place), str(place))
-    except SyntaxError as error:
-        raise Wrong(f"line {error.lineno or 1} of {NAME} is no Python: {error.msg}") from None
+        tree = ast.parse(text, str(place))
+    except (SyntaxError, ValueError) as error:  # a null byte is a ValueError in Python 3.10
+        raise Wrong(f"line {getattr(error, 'lineno', 0) or 1} of {NAME} is no Python: {error.args[0]}") from None
     for node in ast.walk(tree):
         names = [a.name for a in node.names] if isinstance(node, ast.Import) else [getattr(node, "module", "") or ""]
         if isinstance(node, (ast.Import, ast.ImportFrom)) and any(name.split(".")[0] in _LAB for name in names):

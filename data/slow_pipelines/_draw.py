@@ -24,6 +24,10 @@ class Draw(random.Random):
         The forms that the fault takes; one after the other, `shape` is that of this seed.
     """
 
+    def __new__(cls, *_: Any, **__: Any) -> Draw:
+        """Take any arguments: `random.Random` of Python 3.10 takes one at most."""
+        return super().__new__(cls)
+
     def __init__(self, file: str, folder: Any, seed: int, shapes: Sequence[str]) -> None:
         name = f"{Path(file).stem}-{seed}"
         super().__init__(name)

@@ -16,6 +16,7 @@ import importlib
 import inspect
 import io
 import multiprocessing.process
+import pathlib
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -100,6 +101,8 @@ class Wrapped:
         self.put(ForkingPickler, "reducer_override", lambda _, what: self.pickle_original(what))
         self.put(builtins, "open", _open_file)
         self.put(io, "open", _open_file)
+        if kept := getattr(pathlib, "_NormalAccessor", None):  # Python 3.10: paths keep a function of their own
+            self.put(kept, "open", staticmethod(_open_file))
         self.put(multiprocessing.process.BaseProcess, "start", _starting(multiprocessing.process.BaseProcess.start))
         sys.meta_path.insert(0, self._finder)
 

@@ -78,6 +78,10 @@ class Fault:
 class Draw(random.Random):
     """Random numbers of one pipeline, its folder, and the photos."""
 
+    def __new__(cls, *_: Any, **__: Any) -> Draw:
+        """Take any arguments: `random.Random` of Python 3.10 takes one at most."""
+        return super().__new__(cls)
+
     def __init__(self, seed: str, folder: Path, album: Any) -> None:
         super().__init__(seed)
         self.folder, self.album = folder, album
