@@ -203,10 +203,8 @@ def sketch(name: str) -> Sketch:
         note, groups, axis = _SIMULATED, [_simulated(**job) for job in stored["jobs"]], "milliseconds"
     else:
         note, axis = _DRAWN, stored.get("axis", "")
-        groups = [
-            Group(caption, {lane: _row(texts) for lane, texts in lanes.items()})
-            for caption, lanes in stored["groups"].items()
-        ]
+        captions = stored["groups"].items()
+        groups = [Group(caption, {lane: _row(texts) for lane, texts in lanes.items()}) for caption, lanes in captions]
     hollow = any(block.hollow for group in groups for lane in group.lanes.values() for block in lane)
     return Sketch(stored["title"], note + _HOLLOW * hollow, groups, axis)
 

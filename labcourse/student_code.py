@@ -87,12 +87,8 @@ def limited(seconds: float = math.inf) -> Iterator[None]:
 
     It does nothing where this thread may not set the alarm clock, or something else has set it.
     """
-    free = (
-        hasattr(signal, "setitimer")
-        and threading.current_thread() is threading.main_thread()
-        and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
-    )
-    if not free:
+    mine = hasattr(signal, "setitimer") and threading.current_thread() is threading.main_thread()
+    if not mine or signal.getsignal(signal.SIGALRM) is not signal.SIG_DFL:
         yield
         return
 

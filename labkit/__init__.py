@@ -37,9 +37,8 @@ _NAMES = {
     "show": "views.widget",
     "simulate": "simulate",
 }
-__getattr__, __dir__, __all__ = lazy_names.of(
-    __name__, _NAMES | {name: f"{package}.{name}" for package, names in _MODULES.items() for name in names}
-)
+_PLACES = {name: f"{package}.{name}" for package, names in _MODULES.items() for name in names}
+__getattr__, __dir__, __all__ = lazy_names.of(__name__, _NAMES | _PLACES)
 __all__ += ["measure", "record"]
 
 

@@ -46,12 +46,11 @@ def main() -> None:
     prepare()
 
 
+_TOPICS = typer.Argument(help="what to look at, as in: tensorflow opencl; all by default")
+
+
 @app.command()
-def doctor(
-    topics: Annotated[
-        list[str] | None, typer.Argument(help="what to look at, as in: tensorflow opencl; all by default")
-    ] = None,
-) -> None:
+def doctor(topics: Annotated[list[str] | None, _TOPICS] = None) -> None:
     """Say what this machine offers the lab: each line is ok, or what to do."""
     from labkit import doctor
 

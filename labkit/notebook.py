@@ -38,19 +38,17 @@ def setup() -> None:
     except ImportError as error:
         if error.name != "tensorflow" or not isinstance(error, ModuleNotFoundError):
             raise ImportError(f"TensorFlow is installed here, but cannot be imported: {error}") from error
-        raise ImportError(
-            "the lab needs TensorFlow, which is not installed here: pip install tensorflow (Colab has it already)"
-        ) from error
+        remedy = "pip install tensorflow (Colab has it already)"
+        raise ImportError(f"the lab needs TensorFlow, which is not installed here: {remedy}") from error
     from labkit.sources import photos
 
     where = "Colab" if colab else f"{platform.system()} {platform.machine()}"
     names = [tf.config.experimental.get_device_details(gpu).get("device_name", gpu.name) for gpu in gpus]
     from labkit import __version__ as version
 
-    print(
-        f"labkit {version} · Python {platform.python_version()} · TensorFlow {tf.__version__} · {where}, "
-        f"{cores()} cores · {', '.join(names) if names else 'no GPU'}\ndata in {_short(photos.home())}"
-    )
+    versions = f"labkit {version} · Python {platform.python_version()} · TensorFlow {tf.__version__}"
+    machine = f"{where}, {cores()} cores · {', '.join(names) if names else 'no GPU'}"
+    print(f"{versions} · {machine}\ndata in {_short(photos.home())}")
     if (share := watch.share()) >= BUSY:
         print(f"note: {sentence(share, cores())}")
 

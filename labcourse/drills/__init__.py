@@ -41,8 +41,7 @@ __all__ = ["Diagnoses", "Drill", "DrillAnswer", "SilentDrill", "answer", "diagno
 #: it must keep it to count as a change at all.
 _SLACK, _BETTER = 0.06, 0.04
 
-_KEYS = [key for keys in GROUPS.values() for key in keys]
-_SENTENCES = {key: WORDS["faults"][key]["diagnosis"] for key in _KEYS}
+_SENTENCES = {key: WORDS["faults"][key]["diagnosis"] for keys in GROUPS.values() for key in keys}
 
 
 class Diagnoses(tuple[str, ...]):
@@ -288,9 +287,8 @@ class Drill:
         if not case.feeds(dataset):
             raise Wrong("build the pipeline on the sources of case (case.photos, case.files, …)")
         if any(node.captured for node in nodes(dataset)):
-            raise Wrong(
-                "a dataset inside a function cannot be examined: build on the sources of case without such a wrap"
-            )
+            advice = "build on the sources of case without such a wrap"
+            raise Wrong(f"a dataset inside a function cannot be examined: {advice}")
         facts = data.read(dataset, case)
         for fault in sorted(data.find(facts), key=lambda fault: fault != key):
             self._refuse(fault)

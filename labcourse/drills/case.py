@@ -96,9 +96,8 @@ class Case:
         if material.mixed:
             self.photos = self.photos.shuffle(self.size)
             self.paths, self.labels = (self.photos.map(lambda *pair, k=k: pair[k]) for k in (0, 1))
-        self.files, self.packed = (
-            files(sorted(str(path) for path in self._folder.glob(f"{kind}-*"))) for kind in ("files", "packed")
-        )
+        named = (sorted(map(str, self._folder.glob(f"{kind}-*"))) for kind in ("files", "packed"))
+        self.files, self.packed = map(files, named)
 
     def read(self, path: Any) -> Any:
         """Return the bytes of a file."""

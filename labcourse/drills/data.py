@@ -306,7 +306,7 @@ def _right(facts: Delivery) -> Delivery:
 def _numbers(facts: Delivery) -> dict[str, str]:
     groups = facts.groups
     shifts = {k: facts.shift[facts.labels == k][[0, -1]].round(3) + 0 for k in (0, 1) if k in facts.labels}
-    own, below = facts.images, facts.images[:, _ROWS:]
+    own, below, words = facts.images, facts.images[:, _ROWS:], "against its original, first and last time"
     return {
         "sizes of batches": ", ".join(map(str, sorted(set(facts.sizes), reverse=True))),
         "photos that come in epoch 1": f"{len(set(facts.epochs[0].tolist()))} of {facts.epoch}",
@@ -316,9 +316,6 @@ def _numbers(facts: Delivery) -> dict[str, str]:
         "mean of red, green, blue": ", ".join(f"{c:.2f}" for c in below.mean(axis=(0, 1, 2))),
         "mean of the first eight rows": f"{own[:, :_ROWS].mean():.2f}",
         "pixels that jumped from bright to dark, or back": f"{100 * facts.jumps:.1f} %",
-        **{
-            f"photo {k} against its original, first and last time": f"{first:+.3f} and {last:+.3f}"
-            for k, (first, last) in shifts.items()
-        },
+        **{f"photo {k} {words}": f"{first:+.3f} and {last:+.3f}" for k, (first, last) in shifts.items()},
         "spread of that difference within a photo": f"{np.median(facts.roughness):.3f}",
     }

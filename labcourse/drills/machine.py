@@ -173,9 +173,8 @@ class _Works:
         for wait, way in itertools.pairwise(self.all):
             if wait.names == way.names and way.kind == MOVE:
                 began = {(thread, end): start for thread, _, start, end in wait.rows}
-                way.rows[:] = [
-                    (thread, photo, began.pop((thread, start)), end) for thread, photo, start, end in way.rows
-                ]
+                joined = [(thread, photo, began.pop((thread, start)), end) for thread, photo, start, end in way.rows]
+                way.rows[:] = joined
                 wait.rows[:] = [row for row in wait.rows if (row[0], row[3]) in began]  # what is still waiting
 
     def _wait_ms(self, photo: int) -> float:

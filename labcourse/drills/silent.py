@@ -163,8 +163,10 @@ class SilentDrill:
         CheckResult
             It never raises; a wrong one says how the fault that was named would show.
         """
-        name = f"{self.name}, diagnosis"
-        return gradebook.result(judge(name, self._check, diagnosis, "choose one of drill.diagnoses"))
+        return self._judge("diagnosis", self._check, diagnosis, "choose one of drill.diagnoses")
+
+    def _judge(self, what: str, check: Any, answer: Any, untried: str) -> CheckResult:
+        return gradebook.result(judge(f"{self.name}, {what}", check, answer, untried))
 
     def _check(self, diagnosis: Any) -> None:
         key = named(diagnosis, _DIAGNOSES)
@@ -184,8 +186,7 @@ class SilentDrill:
         CheckResult
             It never raises.
         """
-        name = f"{self.name}, fix"
-        return gradebook.result(judge(name, self._check_fix, serve, "write a function from a path to an image"))
+        return self._judge("fix", self._check_fix, serve, "write a function from a path to an image")
 
     def _check_fix(self, serve: Any) -> None:
         try:

@@ -50,12 +50,8 @@ def written(how: Mapping[str, Any], names: Sequence[str]) -> str:
         body.append((three, f"{image}s, {label}s", [], f"{toned}, {label}s"))
     lines = ["def pipeline(case):"]
     for name, arguments, work, result in body:
-        lines += [
-            f"    def {name}({arguments}):",
-            *(f"        {line}" for line in work),
-            f"        return {result}",
-            "",
-        ]
+        inside = [f"        {line}" for line in (*work, f"return {result}")]
+        lines += [f"    def {name}({arguments}):", *inside, ""]
     start, *steps = _steps(how, [name for name, *_ in body])
     lines.append(f"    {data} = {start}{''.join(steps[: how['lines'] - 1])}")
     for place in range(how["lines"] - 1, len(steps), how["lines"]):

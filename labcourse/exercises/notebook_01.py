@@ -40,13 +40,15 @@ def _verdict(function: Any, before: list[float], after: list[float]) -> str:
     return got
 
 
-@compared(
-    "01.3",
-    *_ROUNDS,
-    read=_verdict,
-    where=lambda mine, before, after: f"before {before}, after {after}",
-    differs=lambda mine, right, case, every: f": not {mine}, but {right}",
-)
+def _rates(mine: str, before: list[float], after: list[float]) -> str:
+    return f"before {before}, after {after}"
+
+
+def _other_verdict(mine: str, right: str, case: tuple, every: Any) -> str:
+    return f": not {mine}, but {right}"
+
+
+@compared("01.3", *_ROUNDS, read=_verdict, where=_rates, differs=_other_verdict)
 def honest_verdict(before: list[float], after: list[float]) -> Any:
     """``verdict(before, after)``: ``"faster"``, ``"slower"`` or ``"no difference"`` from images/s of paired rounds.
 
@@ -73,6 +75,5 @@ def paired_rounds(function: Any) -> Any:
     work = {"photos": 64, "pixels": "224×224"}
     pairs = {str(k): [{"rounds": rounds, **work} for rounds in pair] for k, pair in enumerate(_ROUNDS[1:5], 1)}
     said = {name: f"{name}: {_verdict(function, *(one['rounds'] for one in pair))}" for name, pair in pairs.items()}
-    return picture(
-        {name: RatePair(*pair) for name, pair in pairs.items()}, said, "Four pairs, and what you say of each"
-    )
+    drawn = {name: RatePair(*pair) for name, pair in pairs.items()}
+    return picture(drawn, said, "Four pairs, and what you say of each")

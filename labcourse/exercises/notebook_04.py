@@ -164,6 +164,5 @@ def in_flight(function: Any) -> Any:
             ended[item] = len(ended)
     lanes = {f"item {k}": [("in flight", "decode", begun[k], ended[k] + 1)] for k in ended}
     title = "Eight items, three calls at a time: taken, and then delivered"
-    return blocks(
-        title, "results delivered", lanes, "Right is a band of three, from the left above to the right below."
-    )
+    words = "Right is a band of three, from the left above to the right below."
+    return blocks(title, "results delivered", lanes, words)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -84,12 +83,8 @@ def place_of_the_cache(function: Any) -> None:
         raise Wrong(f"augment ran in the first epoch only: it is frozen, so {late}")
     if any(rules.in_a_file(node) for node in nodes(made)):
         raise Wrong("the results are kept in a file, which outlives the job: cache() without a name keeps them")
-    size = sum(
-        row.nbytes
-        for cache in kept
-        for element in cache._input_dataset
-        for row in map(np.asarray, tf.nest.flatten(element))
-    )
+    parts = (part for cache in kept for element in cache._input_dataset for part in tf.nest.flatten(element))
+    size = sum(np.asarray(part).nbytes for part in parts)
     if size > _ROOM:
         words = "which place needs fewest bytes for a pixel, and fewest pixels?"
         raise Wrong(f"the cache takes {size / 1e6:.1f} MB, and there are {_ROOM / 1e6:g} MB: {words}")
@@ -103,9 +98,8 @@ def place_of_the_cache(function: Any) -> None:
     rules.same_options(made, given)
     mine, best = (fairness.simulate(*_clocked(one, _EPOCHS), 2).makespan_ms for one in (function, _own))
     if mine > 1.1 * best:
-        raise Wrong(
-            f"on the simulated clock three epochs take {mine:.0f} ms, {best:.0f} ms is possible: what runs twice?"
-        )
+        took = f"three epochs take {mine:.0f} ms, {best:.0f} ms is possible"
+        raise Wrong(f"on the simulated clock {took}: what runs twice?")
 
 
 def _clocked(function: Any, epochs: int) -> tuple[Any, tuple[fairness.Stage, ...]]:
@@ -116,8 +110,7 @@ def _clocked(function: Any, epochs: int) -> tuple[Any, tuple[fairness.Stage, ...
 
 
 def _own(photos: Any, decode: Any, resize: Any, *later: Any) -> Any:
-    kept = photos.map(decode).map(resize).cache()
-    return functools.reduce(lambda data, step: data.map(step), later, kept)
+    return _all_of(_all_of(photos, (decode, resize)).cache(), later)
 
 
 @shows("05.2")

@@ -51,10 +51,8 @@ def one_compiled_call(function: Any) -> None:
             raise Wrong("the graph does not know the size of a batch, so XLA compiles anew: drop_remainder=True helps")
         inside = [op for step in rules.chain(made).every for op in step.inside]
         if not any(op.attr["_XlaMustCompile"].b for op in inside):
-            words = "one operation after the other, each through memory"
-            raise Wrong(
-                f"the operations of change run {words}: tf.function(change, jit_compile=True) makes one of them"
-            )
+            words = "one operation after the other, each through memory: tf.function(change, jit_compile=True)"
+            raise Wrong(f"the operations of change run {words} makes one of them")
         changed = tf.data.Dataset.from_tensor_slices(images * size)
         rules.data(made, changed.batch(size, drop_remainder=True), ordered=True)
         rules.nothing_else(made, given)
@@ -101,19 +99,20 @@ def _some_images(shape: tuple[int, ...], *deltas: float) -> tuple[np.ndarray, np
     return np.random.default_rng(6).random(shape, np.float32), np.float32(deltas)
 
 
-@compared(
-    "06.3",
-    _some_images((3, 3, 5, 3), 0.1, -0.3, 0.5),
-    _some_images((5, 4, 2, 3), -1.5, 0.25, 0, 1.5, -0.01),
-    read=_pixels,
-    same=lambda mine, other: bool(np.allclose(mine, other, atol=1e-6)),
-    differs=lambda mine, right, case, every: (
-        "the pixels are not image + delta, clipped to 0 and 1"
-        if mine.dtype == right.dtype
-        else f"the images became {mine.dtype}: they were {right.dtype}, from 0 to 1"
-    ),
-    then=_any_number_of_images,
-)
+_IMAGES = _some_images((3, 3, 5, 3), 0.1, -0.3, 0.5), _some_images((5, 4, 2, 3), -1.5, 0.25, 0, 1.5, -0.01)
+
+
+def _same_pixels(mine: np.ndarray, other: np.ndarray) -> bool:
+    return bool(np.allclose(mine, other, atol=1e-6))
+
+
+def _other_pixels(mine: np.ndarray, right: np.ndarray, case: tuple, every: Any) -> str:
+    if mine.dtype != right.dtype:
+        return f"the images became {mine.dtype}: they were {right.dtype}, from 0 to 1"
+    return "the pixels are not image + delta, clipped to 0 and 1"
+
+
+@compared("06.3", *_IMAGES, read=_pixels, same=_same_pixels, differs=_other_pixels, then=_any_number_of_images)
 def own_brightness(images: np.ndarray, deltas: np.ndarray) -> Any:
     """``brighter(images, deltas)``: each image by its own number, clipped, without a loop."""
     each = deltas[:, None, None, None]

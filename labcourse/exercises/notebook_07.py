@@ -99,9 +99,8 @@ def _named(field: str, number: int, arrived: int, error: Exception | None) -> No
     if error is None and arrived == _RECORDS:
         raise Wrong(f"{lacks}, and your reader makes a value up for it (default_value, or an empty tensor)")
     if error is None:
-        raise Wrong(
-            f"{lacks}, and nothing is raised: {_RECORDS - arrived} of {_RECORDS} records left out without a word"
-        )
+        lost = f"{_RECORDS - arrived} of {_RECORDS} records left out without a word"
+        raise Wrong(f"{lacks}, and nothing is raised: {lost}")
     text = raised(error)
     if field not in text:
         raise Wrong(f"{lacks}, and the error does not name the field: {text}")
@@ -169,21 +168,17 @@ def _what_is_black(got: np.ndarray, right: np.ndarray, case: tuple, every: Any) 
     return f": {black.sum()} pixels are black in all three colours, {turned}{wanted}"
 
 
-@compared(
-    "07.3",
-    _image(32, 32, 20, 11, 8),
-    _image(32, 32, 0, 0, 8),
-    _image(32, 32, 24, 3, 4),
-    _image(45, 30, 13, 12, 12),
-    _image(21, 40, 4, 22, 17),
-    _image(20, 30, 3, 18, 12),  # up to the right side
-    read=_cut,
-    same=close,
-    where=lambda got, image, top, left, size: (
-        f"for ({top}, {left}, {size})" + f" of {len(image)} x {image.shape[1]} pixels" * (len(image) != image.shape[1])
-    ),
-    differs=_what_is_black,
-)
+def _square(got: np.ndarray, image: np.ndarray, top: int, left: int, size: int) -> str:
+    sides = f" of {len(image)} x {image.shape[1]} pixels" * (len(image) != image.shape[1])
+    return f"for ({top}, {left}, {size}){sides}"
+
+
+#: Height and width of an image, and where to cut; the last square reaches up to the right side.
+_CUTS = (32, 32, 20, 11, 8), (32, 32, 0, 0, 8), (32, 32, 24, 3, 4), (45, 30, 13, 12, 12)
+_CUTS += (21, 40, 4, 22, 17), (20, 30, 3, 18, 12)
+
+
+@compared("07.3", *(_image(*cut) for cut in _CUTS), read=_cut, same=close, where=_square, differs=_what_is_black)
 def hole(image: np.ndarray, top: int, left: int, size: int) -> Any:
     """``cut(image, top, left, size)``: the image with a black square of `size`, its corner at (top, left)."""
 

@@ -96,6 +96,7 @@ _MANY = tuple(np.random.default_rng(8).integers(-512, 512, 80).tolist())
 def clip_circuit(values: tuple, rests: tuple[float, float]) -> Any:
     """``Clip``: a stream of signed numbers of ten bits, each clipped to 0 to 255."""
     number = np.array(values)
+    exchanged = np.where(number < 0, 255, np.where(number > 255, 0, number))
 
     def made(result: np.ndarray) -> tuple[int, ...]:
         return tuple((result & 255).tolist())
@@ -104,9 +105,7 @@ def clip_circuit(values: tuple, rests: tuple[float, float]) -> Any:
         "nothing is clipped: the lower eight bits alone wrap around": made(number),
         "what is above 255 wraps around: choose 255 there": made(np.maximum(number, 0)),
         "what is below 0 wraps around: choose 0 there": made(np.minimum(number, 255)),
-        "below 0 becomes 255 and above 255 becomes 0: the two are exchanged": made(
-            np.where(number < 0, 255, np.where(number > 255, 0, number))
-        ),
+        "below 0 becomes 255 and above 255 becomes 0: the two are exchanged": made(exchanged),
     }
 
 
@@ -194,10 +193,8 @@ def _other_register(mine: tuple[str, float], right: tuple[str, float], case: tup
     """Return which half of the pair is wrong, and the way to it; never the answer."""
     if mine[0] != right[0]:
         return f"{mine[0]!r} does not read the most codes per second: divide the clock of each row by its interval"
-    return (
-        f"the row is right, the gain {mine[1]:g} is not: take the codes per second of the best row with one more "
-        "register, less those of 'reader block'"
-    )
+    way = "take the codes per second of the best row with one more register, less those of 'reader block'"
+    return f"the row is right, the gain {mine[1]:g} is not: {way}"
 
 
 @functools.cache

@@ -39,9 +39,8 @@ def offloaded_jobs() -> tuple[Any, ...]:
 def named_parts(function: Any) -> Any:
     """Draw both jobs under the names that the student gives their limits."""
     said = ["{}, then {}".format(*(_part(function, job, doubled) for doubled in (False, True))) for job in _JOBS]
-    return static.compare(
-        *offloaded_jobs(), labels=[f"{j}, you say: {one}" for j, one in zip(_JOBS, said, strict=True)]
-    )
+    labels = [f"{job}, you say: {one}" for job, one in zip(_JOBS, said, strict=True)]
+    return static.compare(*offloaded_jobs(), labels=labels)
 
 
 def _part(function: Any, job: str, doubled: bool) -> str:
@@ -138,16 +137,18 @@ def _plane(height: int, width: int) -> np.ndarray:
     return np.random.default_rng(82).uniform(0, 255, (height, width)).astype(np.float32)
 
 
-@compared(
-    "08b.2",
-    (_plane(37, 53), 24, 17),
-    (_plane(5, 7), 11, 13),
-    (_plane(1, 9), 3, 4),
-    read=_smaller,
-    same=lambda mine, other: bool(_far(mine, other).max() < 1e-2),
-    where=lambda mine, plane, height, width: "{}x{} to {}x{}".format(*plane.shape, height, width),
-    differs=_not_resized,
-)
+def _near(mine: np.ndarray, other: np.ndarray) -> bool:
+    return bool(_far(mine, other).max() < 1e-2)
+
+
+def _sizes(mine: Any, plane: np.ndarray, height: int, width: int) -> str:
+    return "{}x{} to {}x{}".format(*plane.shape, height, width)
+
+
+_PLANES = (_plane(37, 53), 24, 17), (_plane(5, 7), 11, 13), (_plane(1, 9), 3, 4)
+
+
+@compared("08b.2", *_PLANES, read=_smaller, same=_near, where=_sizes, differs=_not_resized)
 def resize_kernel(plane: np.ndarray, height: int, width: int) -> Any:
     """``resize(in, out, in_height, in_width, out_height, out_width)``: one plane, bilinear, half-pixel centres."""
     from labextras.offload import twins
@@ -187,13 +188,11 @@ def decoders_that_are_worth_it(
 ) -> Any:
     """``decoders(photo_bytes, gb_s, cycles, clock_mhz, multipliers, chip)``: to fill the link, if so many fit."""
     link, one, room = gb_s * 1e9 / photo_bytes, clock_mhz * 1e6 / cycles, chip // multipliers
-    fill = math.ceil(link / one - 1e-9)
+    fill, parted = math.ceil(link / one - 1e-9), min(link / one, chip / multipliers)
     return min(fill, room), {
         "so many do not fit on the chip: stop when its multipliers are used up": fill,
         "the chip has room for them, but fewer fill the link": room,
         "GB are gigabytes already; do not multiply by 8": min(math.ceil(8 * link / one), room),
         "rounded down: so many leave a part of the link unused": min(math.floor(link / one), room),
-        "no part of a decoder can be built: round up for the link, down for the chip": min(
-            link / one, chip / multipliers
-        ),
+        "no part of a decoder can be built: round up for the link, down for the chip": parted,
     }

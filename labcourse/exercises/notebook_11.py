@@ -60,16 +60,15 @@ def _near(mine: tuple[float, float, int], other: tuple[float, float, int], parts
     return all(map(near, mine[:parts], other[:parts]))
 
 
-@compared(
-    "11.3",
-    *_predictions(),
-    read=_points_and_half,
-    same=_near,
-    where=lambda mine, *case: f"for {mine[2]} photos you return {mine[0]:g} and {mine[1]:g}",
-    differs=lambda mine, right, case, every: (
-        f"; expected a half width of {right[1]:g}" if _near(mine, right, 1) else f"; expected {right[0]:g} points"
-    ),
-)
+def _returned(mine: tuple[float, float, int], *case: np.ndarray) -> str:
+    return f"for {mine[2]} photos you return {mine[0]:g} and {mine[1]:g}"
+
+
+def _other_loss(mine: tuple, right: tuple, case: tuple, every: Any) -> str:
+    return f"; expected a half width of {right[1]:g}" if _near(mine, right, 1) else f"; expected {right[0]:g} points"
+
+
+@compared("11.3", *_predictions(), read=_points_and_half, same=_near, where=_returned, differs=_other_loss)
 def paired_loss(right: np.ndarray, other: np.ndarray) -> Any:
     """``lost(right, other)``: points that are lost, and half of the 95 % interval of paired differences."""
     pairs = right.astype(float) - other

@@ -40,14 +40,15 @@ def _true_or_false(function: Any, one: list[float], other: list[float]) -> bool:
     return got
 
 
-@compared(
-    "11.9",
-    *_RUNS,
-    read=_true_or_false,
-    same=operator.is_,
-    where=lambda mine, one, other: f"for {one} and {other} you return {mine}",
-    differs=lambda mine, right, case, every: ": they are apart" if right else ": they are not apart",
-)
+def _returned(mine: bool, one: list[float], other: list[float]) -> str:
+    return f"for {one} and {other} you return {mine}"
+
+
+def _apart(mine: bool, right: bool, case: tuple, every: Any) -> str:
+    return ": they are apart" if right else ": they are not apart"
+
+
+@compared("11.9", *_RUNS, read=_true_or_false, same=operator.is_, where=_returned, differs=_apart)
 def runs_apart(one: list[float], other: list[float]) -> Any:
     """``worth_reporting(one, other)``: whether all runs of one lie on one side of all runs of the other."""
     middle = statistics.median(one) > max(other) or statistics.median(one) < min(other)

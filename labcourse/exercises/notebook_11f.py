@@ -54,7 +54,7 @@ def element_of_a_model(function: Any) -> Any:
 def _weights(function: Any, labels: np.ndarray, classes: int) -> np.ndarray:
     """Return the student's weights, one for each label."""
     made = array(function, labels, classes)
-    text = f"for the labels {labels.tolist()} you return {made.tolist()!r:.80}"
+    text = _returned(made, labels, classes)
     if made.shape == (classes,) and made.shape != labels.shape:
         raise Wrong(f"{text}: that is one weight for each class; each photo needs one")
     if made.shape != labels.shape or made.dtype.kind not in "iuf":
@@ -71,16 +71,14 @@ def _sums(made: np.ndarray, right: np.ndarray, case: tuple, every: Any) -> str:
     return f"{rounded}; the sums of the classes are {np.round(sums, 3).tolist()}, and should be equal"
 
 
-@compared(
-    "11.13",
-    (np.array([0, 0, 0, 1]), 2),
-    (np.array([2, 0, 1, 2, 2, 2, 0, 1, 2]), 3),
-    (np.array([1, 0]), 2),
-    read=_weights,
-    same=close,
-    where=lambda made, labels, classes: f"for the labels {labels.tolist()} you return {made.tolist()!r:.80}",
-    differs=_sums,
-)
+def _returned(made: np.ndarray, labels: np.ndarray, classes: int) -> str:
+    return f"for the labels {labels.tolist()} you return {made.tolist()!r:.80}"
+
+
+_LABELS = (np.array([0, 0, 0, 1]), 2), (np.array([2, 0, 1, 2, 2, 2, 0, 1, 2]), 3), (np.array([1, 0]), 2)
+
+
+@compared("11.13", *_LABELS, read=_weights, same=close, where=_returned, differs=_sums)
 def balanced_weights(labels: np.ndarray, classes: int) -> Any:
     """``balanced(labels, classes)``: weights of mean 1 that have the same sum in each class."""
     counts = np.bincount(labels, minlength=classes)[labels]

@@ -50,19 +50,14 @@ def _other_rows(rows: list[int], right: list[int], case: tuple, every: Any) -> s
     return f": you return the rows {rows} of the table, expected {right}"
 
 
-@compared(
-    "12.4",
-    _table(["photo", "a", "large", "circle"], "photo a purple circle", 4),
-    _table(["photo", "a", "large", "circle"], "a large large star", 7),
-    _table(["photo", "a", "large", "circle"], "zebra", 3),
-    _table(["photo", "a", "large", "circle"], "a photo of a large circle", 3),  # more words than rows
-    _table(["circle", "a"], "a circle a star a star", 8),
-    _table(["circle", "a"], "", 2),
-    _table(["circle", "a"], "circle", 1),
-    read=_rows,
-    where=_line,
-    differs=_other_rows,
-)
+#: A vocabulary, and lines of its words and of others; the last line has more words than rows.
+_KNOWN = ["photo", "a", "large", "circle"]
+_LINES = ("photo a purple circle", 4), ("a large large star", 7), ("zebra", 3), ("a photo of a large circle", 3)
+_OTHERS = ("a circle a star a star", 8), ("", 2), ("circle", 1)
+_CASES = [*(_table(_KNOWN, *one) for one in _LINES), *(_table(["circle", "a"], *one) for one in _OTHERS)]
+
+
+@compared("12.4", *_CASES, read=_rows, where=_line, differs=_other_rows)
 def vectors_of_words(line: str, vocabulary: list[str], table: np.ndarray, length: int) -> Any:
     """``vectors(line, vocabulary, table, length)``: rows of a table for the first words, unknown ones, and the rest."""
     known = [vocabulary.index(word) + 2 if word in vocabulary else 1 for word in line.split()]
@@ -82,7 +77,7 @@ def vectors_of_words(line: str, vocabulary: list[str], table: np.ndarray, length
 @shows("12.4")
 def rows_of_a_line(function: Any) -> Any:
     """Draw the words of a line, and below them the rows of the table that the student returns."""
-    case = _table(["photo", "a", "large", "circle"], "a photo of a circle", 7)
+    case = _table(_KNOWN, "a photo of a circle", 7)
     lanes = {"line": in_turn(case[0].split()), "your rows": in_turn(_rows(function, *case))}
     known = ", ".join(f"{word} {row}" for row, word in enumerate(case[1], 2))
     return blocks("Vectors of a line, 7 rows.", "places", lanes, f"Rows of the table: {known}; -1 is none of them.")

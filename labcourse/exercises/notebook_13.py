@@ -51,15 +51,22 @@ def collated(function: Any) -> Any:
     return record(("images", "labels"), made, (photos(3), np.int64(labels)), "Three samples as one batch.")
 
 
+def _these(length: int, workers: int) -> str:
+    return f"for {length} photos and {workers} workers"
+
+
+def _parts(function: Any, length: int, workers: int) -> list[list[int]]:
+    """Return the numbers that the student gives to each worker."""
+    nested = "return the numbers of this one worker, not the parts of all"
+    made = (call(function, length, workers, worker) for worker in range(workers))
+    return [whole_numbers(one, _these(length, workers), nested) for one in made]
+
+
 @exercise("13.2")
 def numbers_of_a_worker(function: Any) -> None:
     """``numbers(length, workers, worker)``: a part for each worker, all numbers once, parts of nearly one size."""
     for length, workers in ((10, 3), (7, 2), (12, 4), (5, 1), (2, 4)):
-        text = f"for {length} photos and {workers} workers"
-        parts = []
-        for worker in range(workers):
-            made = call(function, length, workers, worker)
-            parts.append(whole_numbers(made, text, "return the numbers of this one worker, not the parts of all"))
+        text, parts = _these(length, workers), _parts(function, length, workers)
         got = sorted(n for part in parts for n in part)
         if len(got) > length and workers > 1 and all(sorted(part) == list(range(length)) for part in parts):
             raise Wrong(f"{text}: every worker has all photos, so each photo comes {workers} times")
@@ -77,9 +84,7 @@ def numbers_of_a_worker(function: Any) -> None:
 @shows("13.2")
 def numbers_of_three_workers(function: Any) -> Any:
     """Draw ten numbers, and those of each of three workers."""
-    text, nested = "for 10 photos and 3 workers", "return the numbers of this one worker, not the parts of all"
-    mine = (whole_numbers(call(function, 10, 3, k), text, nested) for k in range(3))
-    return parts("10 photos and 3 workers.", "photos", range(10), "worker", mine)
+    return parts("10 photos and 3 workers.", "photos", range(10), "worker", _parts(function, 10, 3))
 
 
 @exercise("13.3")
@@ -160,14 +165,11 @@ def _boxes(function: Any, boxes: np.ndarray) -> np.ndarray:
     return alike(array(function, boxes), boxes)
 
 
-@compared(
-    "13.5",
-    (_BOXES,),
-    read=_boxes,
-    same=close,
-    where=lambda made, boxes: "the box {} became {}".format(*(each[0].round(2).tolist() for each in (boxes, made))),
-    differs=lambda *_: "",
-)
+def _became(made: np.ndarray, boxes: np.ndarray) -> str:
+    return "the box {} became {}".format(*(each[0].round(2).tolist() for each in (boxes, made)))
+
+
+@compared("13.5", (_BOXES,), read=_boxes, same=close, where=_became, differs=lambda *_: "")
 def mirrored_boxes(boxes: np.ndarray) -> Any:
     """``flipped(boxes)``: left and right change places, each counted from the other side; top and bottom stay."""
     left, top, right, bottom = boxes.T

@@ -38,21 +38,22 @@ def _two_counts(function: Any, numbers: list[int], count: int) -> tuple[int, int
     made = made.numpy() if tf.is_tensor(made) else made
     if not isinstance(made, (tuple, list, np.ndarray)) or len(made) != 2:
         raise Wrong("return two numbers: how many are lost, and how many came again")
-    lost, doubled = whole_numbers(made, f"for {numbers} out of {count} numbers", "return how many, not which")
+    lost, doubled = whole_numbers(made, _given(None, numbers, count), "return how many, not which")
     return lost, doubled
 
 
-@compared(
-    "14.3",
-    ([0, 1, 2, 3], 4),
-    ([2, 0, 2, 5], 6),
-    ([1, 1, 1], 2),
-    ([], 3),
-    ([3, 2, 1, 0, 3, 2], 4),
-    read=_two_counts,
-    where=lambda mine, numbers, count: f"for {numbers} out of {count} numbers",
-    differs=lambda mine, right, *_: f": expected {right[0]} lost and {right[1]} doubled, got {mine[0]} and {mine[1]}",
-)
+def _given(mine: Any, numbers: list[int], count: int) -> str:
+    return f"for {numbers} out of {count} numbers"
+
+
+def _other_counts(mine: tuple[int, int], right: tuple[int, int], case: tuple, every: Any) -> str:
+    return f": expected {right[0]} lost and {right[1]} doubled, got {mine[0]} and {mine[1]}"
+
+
+_CAME = ([0, 1, 2, 3], 4), ([2, 0, 2, 5], 6), ([1, 1, 1], 2), ([], 3), ([3, 2, 1, 0, 3, 2], 4)
+
+
+@compared("14.3", *_CAME, read=_two_counts, where=_given, differs=_other_counts)
 def lost_and_doubled(numbers: list[int], count: int) -> Any:
     """``lost_and_doubled(numbers, count)``: how many of range(count) never came, and how many came again."""
     seen = Counter(numbers)

@@ -11,6 +11,7 @@ from labcourse.grading import shows
 from labcourse.student_code import call, whole_numbers
 
 _BATCHES = [([7 * n % 23 for n in range(size)], count) for size, count in ((8, 2), (12, 3), (6, 1), (20, 4), (10, 5))]
+_CASES = [(batch, process, count) for batch, count in _BATCHES for process in range(count)]
 
 
 def _part(function: Any, batch: list[int], process: int, count: int) -> list[int]:
@@ -22,17 +23,13 @@ def _place(mine: Any, batch: list[int], process: int, count: int) -> str:
     return f"process {process} of {count}, batch {batch}"
 
 
-@compared(
-    "14.4",
-    *((batch, process, count) for batch, count in _BATCHES for process in range(count)),
-    read=_part,
-    where=_place,
-    differs=lambda mine, right, case, every: (
-        f": expected {right}, got {mine}"
-        if len(mine) == len(right)
-        else f": a part has {len(right)} numbers, you return {len(mine)}"
-    ),
-)
+def _other_part(mine: list[int], right: list[int], case: tuple, every: Any) -> str:
+    if len(mine) != len(right):
+        return f": a part has {len(right)} numbers, you return {len(mine)}"
+    return f": expected {right}, got {mine}"
+
+
+@compared("14.4", *_CASES, read=_part, where=_place, differs=_other_part)
 def my_part(batch: list[int], process: int, count: int) -> Any:
     """``mine(batch, process, count)``: the part of a batch that one of several processes trains on."""
     size = len(batch) // count

@@ -103,11 +103,8 @@ class ModelledRun:
         """Busy share, step time and images per second in a sentence, and the note."""
         t, many = self.timeline, self.knobs.accelerators
         subject = f"{many} accelerators" if many > 1 else "accelerator"
-        text = (
-            f"{subject.capitalize()} busy {percent(t.busy)}, step {_short(t.step_ms)} ms, "
-            f"{_short(t.images_per_s or 0.0)} images/s (modelled)."
-        )
-        return f"{text} {self.note}".strip()
+        speed = f"step {_short(t.step_ms)} ms, {_short(t.images_per_s or 0.0)} images/s (modelled)."
+        return f"{subject.capitalize()} busy {percent(t.busy)}, {speed} {self.note}".strip()
 
     def bars(self, full: float) -> dict[str, Any]:
         """Return F, P and G as bars for the browser, which end at `full` images per second.

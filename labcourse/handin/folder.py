@@ -63,9 +63,8 @@ class Class:
 
     def ratios(self) -> dict[str, list[float]]:
         """Return predicted over measured by the name of a prediction: 1 is right, 2 is twice as much, 10^6 the most."""
-        return _grouped(
-            {name: min(p["value"] / p["measured"][0], _FAR) for name, p in _seen(r).items()} for r in self.results
-        )
+        seen = map(_seen, self.results)
+        return _grouped({name: min(p["value"] / p["measured"][0], _FAR) for name, p in one.items()} for one in seen)
 
     def passed(self) -> dict[str, list[float]]:
         """Return for each exercise 100 for every student who passed it and 0 for every other, in order.

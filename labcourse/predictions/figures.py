@@ -73,9 +73,8 @@ def check_number(value: Any, what: str, unit: str, *, model: bool = False) -> fl
     if unit != "share" or model:
         return numbers.number(what, value, 0, other=f"in {unit}")
     if isinstance(value, (int, float)) and 1 < value <= 100:
-        raise ValueError(
-            f"{what} is {value:g}, and a share is a number from 0 to 1: for {value:g} % write {value / 100:g}"
-        )
+        remedy = f"for {value:g} % write {value / 100:g}"
+        raise ValueError(f"{what} is {value:g}, and a share is a number from 0 to 1: {remedy}")
     return numbers.number(what, value, 0, 1, other="(share)")
 
 

@@ -142,9 +142,8 @@ class Commitment(KeptPrediction, frozen=True, tag_field="format", tag="labkit pr
         """What is said of a verdict that was given."""
         if self.verdict == OPEN:
             wide = f"wider than ±{100 * figures.WIDE:.0f} %" if self.measured.is_wide else "wide enough to hold it"
-            return (
-                f"Your number fits, but the spread is {wide}: nothing can be told. Measure again on a quieter machine."
-            )
+            told = f"Your number fits, but the spread is {wide}: nothing can be told."
+            return f"{told} Measure again on a quieter machine."
         if self.unit in figures.COUNTS:
             return f"You said {number(self.value, self.unit)}, {number(self.measured.middle, self.unit)} came out."
         if self.error is None:

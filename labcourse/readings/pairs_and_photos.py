@@ -40,9 +40,8 @@ class RatePair:
 
     def __str__(self) -> str:
         """Return rounds and work of both."""
-        return "; ".join(
-            f"{k}: {', '.join(map(str, v['rounds']))} images/s of {self.work(k)}" for k, v in vars(self).items()
-        )
+        rates = {which: ", ".join(map(str, one["rounds"])) for which, one in vars(self).items()}
+        return "; ".join(f"{which}: {rounds} images/s of {self.work(which)}" for which, rounds in rates.items())
 
 
 @dataclass(frozen=True)

@@ -58,10 +58,8 @@ def _nameless(trace: Trace) -> Trace:
     names = (LABELS.get(word := CATEGORIES[kinds.get(k, 0)], word) for k in range(len(trace.names)))
     number = itertools.count(1)
     own = (one.kind != "pipeline" or one.name.startswith("file ") for one in trace.threads)
-    threads = (
-        one if kept else one._replace(name=f"thread {next(number)}")
-        for one, kept in zip(trace.threads, own, strict=True)
-    )
+    pairs = zip(trace.threads, own, strict=True)
+    threads = (one if kept else one._replace(name=f"thread {next(number)}") for one, kept in pairs)
     return replace(trace, names=tuple(names), threads=tuple(threads))
 
 
@@ -176,10 +174,8 @@ class ReadingPage:
 
     def __str__(self) -> str:
         """Return the words, and those of all that is shown."""
-        texts = (
-            f"{one.picture.title}: {one}" if isinstance(one, ShownRecording) else str(one)
-            for one in self.shown.values()
-        )
+        shown = self.shown.values()
+        texts = (f"{one.picture.title}: {one}" if isinstance(one, ShownRecording) else str(one) for one in shown)
         return "\n".join([self.words, *texts])
 
     __repr__ = __str__

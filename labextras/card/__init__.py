@@ -18,7 +18,7 @@ So a file whose own name ends like parameters, such as ``q?size=7.jpg``, cannot 
 and `uri` refuses it. `labextras.card.root` says what else a card leaves out.
 
 A card is only read, unless it is started with ``writable=True``. Then every method of TensorFlow's filesystems works on
-it (`METHODS`): a file, a TFRecord or a checkpoint is written to ``smartssd://``, moved, copied and removed.
+it: a file, a TFRecord or a checkpoint is written to ``smartssd://``, moved, copied and removed.
 
 - A file gets its name when it is *closed*. Until then the old file stays, also for readers that come meanwhile:
   ``flush`` brings all bytes to the card, but not into the file. What is never closed is dropped.
@@ -28,12 +28,10 @@ it (`METHODS`): a file, a TFRecord or a checkpoint is written to ``smartssd://``
 - Copying reads and writes through TensorFlow: a copy of a name with parameters holds the pixels.
 """
 
-from __future__ import annotations
-
 from labkit.common import lazy_names
 
 _FILES = {
-    "filesystem": ("METHODS", "NoCompiler", "register", "schemes"),
+    "filesystem": ("NoCompiler", "register", "schemes"),
     "process": ("Card", "Running", "cpu_ms", "modelled", "start", "status", "stop"),
     "protocol": ("uri",),
 }

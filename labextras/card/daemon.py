@@ -263,7 +263,7 @@ def serve(settings: dict[str, Any], place: Path, link: connection.Connection, at
     device = offload.choose(settings["device"])
     worker = Worker(offload.Engine(device.opencl))
     kind = f"{device.name} ({device.kind}, {device.platform})"
-    facts = process.Running(place.name, os.getpid(), root.folder, kind, time.time(), writes is not None)
+    facts = process.Running(place.name, os.getpid(), root.folder, kind, writes is not None)
     server = Server(root, worker, facts, writes)
     check_worker(worker)
     # Renamed into place: a socket at this path belongs to a card that accepts connections, or it is a leftover.

@@ -2,8 +2,7 @@
 
 The plugin (``smartssd_filesystem.cc``, beside this file) uses TensorFlow's C interface for filesystems. The interface
 is the same in all versions that labkit runs with, but no version promises that; so each version has its own plugin.
-`METHODS` lists the methods of TensorFlow's filesystem class, what each is for, and whether a card must be writable for
-it. `schemes` shows how TensorFlow takes names apart, and which filesystem it has for them.
+`schemes` shows how TensorFlow takes names apart, and which filesystem it has for them.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ import subprocess
 import tempfile
 import threading
 from pathlib import Path
-from typing import NamedTuple
 
 from labextras.card import process, protocol
 from labkit.common.numbers import number
@@ -55,9 +53,8 @@ def compiler() -> list[str]:
         if shutil.which(given[0]) is None:
             raise NoCompiler(f"CXX is {' '.join(given)!r}, and there is no such program: unset it or name a compiler")
         return given
-    for name in COMPILERS:
-        if shutil.which(name):
-            return [name]
+    if found := next(filter(shutil.which, COMPILERS), None):
+        return [found]
     none = f"smartssd:// needs a C++ compiler, once, and there is none here (looked for {', '.join(COMPILERS)})"
     raise NoCompiler(f"{none}: `apt install g++`, `conda install gxx`, or `xcode-select --install` on a Mac brings one")
 
@@ -145,48 +142,6 @@ def _timeout_s() -> float:
         given = float(given)
     return number("LABKIT_CARD_TIMEOUT_S", given, above=0, most=protocol.TIMEOUT_LIMIT_S, unit="of seconds")
 
-
-# -- what the plugin does -----------------------------------------------------------
-
-
-class _Method(NamedTuple):
-    """A method of TensorFlow's filesystem class: its `name` in C++, `what` it is called for, and whether it `writes`.
-
-    The plugin has all of them. Those that write need a card that was started with ``writable=True``.
-    """
-
-    name: str
-    what: str
-    writes: bool
-
-
-#: What TensorFlow calls each method for, in the order of ``tensorflow/core/platform/file_system.h``.
-_WHAT = {
-    "NewRandomAccessFile": "opens a file to read any stretch of it: read_file, TFRecordDataset, GFile",
-    "NewWritableFile": "opens a new file to write: write_file, GFile(..., 'w')",
-    "NewAppendableFile": "opens a file to write behind its end: GFile(..., 'a')",
-    "NewReadOnlyMemoryRegionFromFile": "gives a file as memory: ImmutableConst",
-    "CreateDir": "makes a folder: gfile.mkdir",
-    "RecursivelyCreateDir": "makes a folder and those above it: gfile.makedirs",
-    "DeleteFile": "removes a file: gfile.remove",
-    "DeleteDir": "removes an empty folder",
-    "DeleteRecursively": "removes a folder and all in it: gfile.rmtree",
-    "RenameFile": "moves a file: gfile.rename",
-    "CopyFile": "copies a file within the filesystem: gfile.copy",
-    "FileExists": "says whether a name stands for something: gfile.exists",
-    "FilesExist": "says it of many names",
-    "GetChildren": "lists a folder: gfile.listdir, gfile.walk",
-    "Stat": "gives length and time of change: gfile.stat",
-    "IsDirectory": "says whether a name is a folder: gfile.isdir",
-    "GetFileSize": "gives the length: FixedLengthRecordDataset",
-    "GetMatchingPaths": "finds the names that fit a pattern: gfile.glob, list_files",
-    "FlushCaches": "forgets what a filesystem remembers",
-    "TranslateName": "makes a name of the filesystem from a URI",
-}
-
-_WRITES = ("New(Writable|Appendable)File", "(Recursively)?CreateDir", "Delete.*", "RenameFile", "CopyFile")
-
-METHODS = tuple(_Method(name, what, bool(re.fullmatch("|".join(_WRITES), name))) for name, what in _WHAT.items())
 
 # -- which filesystem a name belongs to -----------------------------------------------
 

@@ -47,7 +47,7 @@ _SOCKET_LIMIT = 103
 class Running(msgspec.Struct, frozen=True):
     """A card that runs, and what it has done so far.
 
-    `since` is its start in seconds of `time.time`; `writable` says whether it may be changed; `largest` is the number
+    `writable` says whether it may be changed; `largest` is the number
     of images in its largest batch; `cpu_s` is what its process took of the processor, in seconds: on a card, the FPGA
     would do most of this.
     """
@@ -56,7 +56,6 @@ class Running(msgspec.Struct, frozen=True):
     pid: int
     root: str
     device: str
-    since: float
     writable: bool = False
     requests: int = 0
     images: int = 0
@@ -226,9 +225,8 @@ def start(
     # A socket that a killed card left stays until the new one takes its place: readers of that card wait.
     os.close(lock)
     try:
-        child = processes.Child(
-            "labextras.card.daemon", str(place / name), polite_s=STOP_TIMEOUT_S, outlives=not keeper
-        )
+        words = "labextras.card.daemon", str(place / name)
+        child = processes.Child(*words, polite_s=STOP_TIMEOUT_S, outlives=not keeper)
         child.ask({"root": served, "device": device, "keeper": keeper, "limit_bytes": limit}, START_TIMEOUT_S)
     except BaseException as error:  # the stop button, too
         sweep(name)

@@ -65,7 +65,6 @@ PIECE_LIMIT = 4 << 20
 #: The length of a file where it is not known before its end.
 UNKNOWN = 2**64 - 1
 
-SCHEME = "smartssd://"
 #: What the numbers of an image may be.
 DTYPES = ("uint8", "float32")
 #: The longest side of an image in pixels, and the longest timeout that a name may ask for in seconds.
@@ -218,13 +217,12 @@ class UriParameter(NamedTuple):
     most: float = math.inf
 
 
+_SECONDS = r"[0-9]{1,4}(\.[0-9]{1,3})?"
 PARAMETERS = {
     "size": UriParameter("[0-9]{1,20}", int, f"a whole number from 1 to {SIZE_LIMIT}", 1, SIZE_LIMIT),
     "dtype": UriParameter("|".join(DTYPES), str, " or ".join(DTYPES)),
     "feature": UriParameter("[A-Za-z0-9_.:-]{1,64}", str, "the name of a feature: up to 64 letters, digits, _ . : -"),
-    "timeout": UriParameter(
-        r"[0-9]{1,4}(\.[0-9]{1,3})?", float, f"seconds above 0, at most {TIMEOUT_LIMIT_S}", 0.001, TIMEOUT_LIMIT_S
-    ),
+    "timeout": UriParameter(_SECONDS, float, f"seconds above 0, at most {TIMEOUT_LIMIT_S}", 0.001, TIMEOUT_LIMIT_S),
 }
 
 
@@ -318,7 +316,7 @@ def uri(name: str, path: str | os.PathLike[str] = "", /, **parameters: Any) -> s
         recipe(query)
     except Refused as refusal:
         raise ValueError(str(refusal)) from None
-    return f"{SCHEME}{check_card(name)}/{inside}{'?' if query else ''}{query}"
+    return f"smartssd://{check_card(name)}/{inside}{'?' if query else ''}{query}"
 
 
 def below(root: Path, path: str | os.PathLike[str]) -> str:

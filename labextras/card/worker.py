@@ -94,10 +94,7 @@ class Worker:
 
     def _take(self) -> None:
         """Take over the commands of the engine; OpenCL's clock of the device is put on that of the host."""
-        self._spans += [
-            EngineSpan(_COPIES.get(name, KERNEL), name, start_ns, duration_ns)
-            for name, start_ns, duration_ns in self.engine.spans()
-        ]
+        self._spans += [EngineSpan(_COPIES.get(name, KERNEL), name, *times) for name, *times in self.engine.spans()]
         self.engine.forget()
 
     def _work(self) -> None:

@@ -120,13 +120,10 @@ class Part:
 def finite(facts: Evidence) -> tuple[str, str]:
     """Look for NaN and infinite values in every component of floats, in both epochs."""
     floats = {name: part for name, part in facts.first.parts.items() if part.kind == "f"}
+    seen = "{:,} of {:,} elements hold NaN or infinite values in {}, the first is number {}"
     for epoch in (facts.first, facts.second):
-        bad = [
-            f"{len(part.broken):,} of {part.count:,} elements hold NaN or infinite values in {name}, the first is "
-            f"number {part.broken[0]}"
-            for name, part in epoch.parts.items()
-            if part.broken
-        ]
+        broken = {name: part for name, part in epoch.parts.items() if part.broken}
+        bad = [seen.format(len(part.broken), part.count, name, part.broken[0]) for name, part in broken.items()]
         if bad:
             causes = "a division by zero, the logarithm of 0, or an empty field of a table"
             return FAULT, f"{'; '.join(bad)}; look for {causes}"
@@ -140,11 +137,8 @@ def constant(facts: Evidence) -> tuple[str, str]:
     left_out |= set() if image is None else {facts.layout.names[image]}
     parts = {name: part for name, part in facts.first.parts.items() if name not in left_out}
     known = {name: part for name, part in parts.items() if part.count >= FEW}
-    same = [
-        name
-        for name, part in known.items()
-        if part.same and (name == label or not (name == "2" or any(word in name.lower() for word in _MAY_BE_ONE)))
-    ]
+    may_be_one = [name for name in known if name == "2" or any(word in name.lower() for word in _MAY_BE_ONE)]
+    same = [name for name, part in known.items() if part.same and (name == label or name not in may_be_one)]
     if same:
         nothing = "all carry one label, so there is nothing to learn"
         what = nothing if label in same else "it tells elements apart no more"

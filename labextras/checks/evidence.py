@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,18 +11,8 @@ from labkit.pipelines import structure
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """A held-out set: the dataset, which of its components is what, and two epochs of it."""
-
-    dataset: Any
-    layout: fingerprints.Layout
-    first: fingerprints.Epoch
-    second: fingerprints.Epoch
-
-
-@dataclass(frozen=True)
 class Evidence:
-    """What all checks look at.
+    """What all checks look at; of a held-out set, the first four of it are known.
 
     Parameters
     ----------
@@ -45,7 +35,7 @@ class Evidence:
         Whether every epoch must have the same order.
     ids : dict of str to int
         How many ids a component may have, by its name.
-    held : HeldOut or None
+    held : Evidence or None
         What is held out, where the caller gave it.
     shared_out : bool
         Whether workers have to share a stream, of which `expected` counts what comes without them.
@@ -55,15 +45,15 @@ class Evidence:
     layout: fingerprints.Layout
     first: fingerprints.Epoch
     second: fingerprints.Epoch
-    truth: fingerprints.Epoch | None
-    random: bool | None
-    stated: bool
-    expected: int | None
-    labels: fingerprints.Epoch | None
-    value_range: tuple[float, float] | None
-    deterministic: bool | None
-    ids: dict[str, int]
-    held: HeldOut | None
+    truth: fingerprints.Epoch | None = None
+    random: bool | None = None
+    stated: bool = False
+    expected: int | None = None
+    labels: fingerprints.Epoch | None = None
+    value_range: tuple[float, float] | None = None
+    deterministic: bool | None = None
+    ids: dict[str, int] = field(default_factory=dict)
+    held: Evidence | None = None
     shared_out: bool = False
 
     @property

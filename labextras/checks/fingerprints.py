@@ -326,10 +326,8 @@ def components(dataset: Any) -> list[tuple[str, Any]]:
 
 def deeper(dataset: Any, reference: Any) -> bool:
     """Return whether the components of `dataset` have one dimension more than those of the same name in `reference`."""
-    ranks, plain = (
-        {name: spec.shape.rank for name, spec in components(one) if hasattr(spec, "shape")}
-        for one in (dataset, reference)
-    )
+    specs = map(components, (dataset, reference))
+    ranks, plain = ({name: spec.shape.rank for name, spec in some if hasattr(spec, "shape")} for some in specs)
     both = [(ranks[name], plain[name]) for name in ranks.keys() & plain.keys()]
     return bool(both) and all(None not in pair and pair[0] == pair[1] + 1 for pair in both)
 

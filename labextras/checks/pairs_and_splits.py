@@ -181,12 +181,7 @@ def left_behind(facts: Evidence) -> tuple[str, str]:
 def leaked(facts: Evidence) -> tuple[str, str]:
     """Look for held-out elements in the training, in two epochs of both: another split may be drawn in each."""
     sides = itertools.product((facts.first, facts.second), (facts.held.first, facts.held.second))
-    seen = []
-    for first, held in sides:
-        seen.append(_leaked(first, held))
-        if seen[-1][0] == FAULT:
-            return seen[-1]
-    return seen[0]
+    return min(itertools.starmap(_leaked, sides), key=lambda seen: seen[0] != FAULT)  # the first one of equals
 
 
 def _leaked(first: Epoch, held: Epoch) -> tuple[str, str]:
@@ -206,10 +201,9 @@ def _leaked(first: Epoch, held: Epoch) -> tuple[str, str]:
         if shared <= usual * len(theirs):
             shared = 0
     if shared:
-        causes = (
-            "shuffle without reshuffle_each_iteration=False before take and skip, or files of both sets in one list"
-        )
-        return FAULT, f"{shared:,} of {len(held):,} held-out elements are in the training, {how}; look for {causes}"
+        seen = f"{shared:,} of {len(held):,} held-out elements are in the training, {how}"
+        cause = "shuffle without reshuffle_each_iteration=False before take and skip"
+        return FAULT, f"{seen}; look for {cause}, or files of both sets in one list"
     return PASSED, "no held-out element was seen in the training"
 
 
@@ -228,14 +222,12 @@ def _alike(some: np.ndarray, others: np.ndarray, own: bool = False) -> float:
 def split(facts: Evidence) -> tuple[str, str]:
     """Compare a held-out set with the training: its classes, its units, and that it is the same in every epoch."""
     first, held, again = facts.first, facts.held.first, facts.held.second
-    layouts = (facts.layout, facts.held.layout)
-    labels = {found.names[found.label] for found in layouts if found.label is not None}
+    labels = facts.label, facts.held.label
     wrong = []
     if held.endless:
         wrong.append("it never ends: no repeat() in what is held out")
-    if same_elements.common(held.digests, again.digests) < min(len(held), len(again)) and structure.draws(
-        structure.nodes(facts.held.dataset)
-    ):
+    lasts = same_elements.common(held.digests, again.digests) == min(len(held), len(again))
+    if not lasts and structure.draws(facts.held.graph):
         wrong.append("its elements change from epoch to epoch: a map draws random numbers, as for training")
     doubled = len(held) - len(set(held.keys or held.digests))
     if doubled and doubled > len(first) - len(set(first.keys or first.digests)):
@@ -255,10 +247,9 @@ def split(facts: Evidence) -> tuple[str, str]:
         ratio = other.deviation / part.deviation
         far = abs(other.mean - part.mean) > _UNITS * max(part.deviation, other.deviation)
         if min(part.count, other.count) >= components.FEW and (not 1 / _UNITS < ratio < _UNITS or far):
-            wrong.append(
-                f"{name} is in other units: {other.mean:.3g} ± {other.deviation:.3g} here, {part.mean:.3g} ± "
-                f"{part.deviation:.3g} in the training, as where a normalisation is forgotten or done twice"
-            )
+            here, there = (f"{one.mean:.3g} ± {one.deviation:.3g}" for one in (other, part))
+            cause = "as where a normalisation is forgotten or done twice"
+            wrong.append(f"{name} is in other units: {here} here, {there} in the training, {cause}")
     if wrong:
         return FAULT, "; ".join(wrong)
     return PASSED, "the held-out set ends, stays as it is, and has labels and units of the training"

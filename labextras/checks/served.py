@@ -460,9 +460,6 @@ def _values(
         what = f"serving is {'brighter' if b > 0 else 'darker'}"
     else:
         what = "another scale"
-    names = ("red", "green", "blue")
-    lines = (
-        f"{name} × {a:.4g} {'+' if b >= 0 else '−'} {abs(b):.3g}"
-        for name, a, b in zip(names, slope, offset, strict=True)
-    )
+    channels = zip(("red", "green", "blue"), slope, offset, strict=True)
+    lines = (f"{name} × {a:.4g} {'+' if b >= 0 else '−'} {abs(b):.3g}" for name, a, b in channels)
     notes["values", f"{what}: {'; '.join(lines)}"] += count

@@ -259,12 +259,11 @@ def alike(facts: Evidence) -> _Seen:
 def _drawn_for_batches(facts: Evidence) -> bool:
     """Return whether images are mirrored or brighter batch by batch: alike within each, not from one to the next."""
     first, truth, groups = facts.first, facts.truth, {}
-    for i, j in enumerate(facts.match.place[: len(first.large)]):
-        if 0 <= j < len(truth.large):
-            one, other = (epoch.small[k].reshape(8, 8) for epoch, k in ((first, i), (truth, j)))
-            mirrored = (one * other[:, ::-1]).sum() > (one * other).sum()
-            shift = float(np.median(first.large[i]) - np.median(truth.large[j]))
-            groups.setdefault(first.batches[i], []).append((shift, float(mirrored)))
+    for i, j in _detailed(facts):
+        one, other = (epoch.small[k].reshape(8, 8) for epoch, k in ((first, i), (truth, j)))
+        mirrored = (one * other[:, ::-1]).sum() > (one * other).sum()
+        shift = float(np.median(first.large[i]) - np.median(truth.large[j]))
+        groups.setdefault(first.batches[i], []).append((shift, float(mirrored)))
     groups = [np.array(values) for values in groups.values() if len(values) >= _FEW_OF_BATCH]
     if len(groups) < _FEW_OF_BATCH:
         return False
@@ -413,23 +412,22 @@ def _files(dataset: Any) -> list[str]:
     """Return the texts of a dataset that are paths of files, of its first elements."""
     import tensorflow as tf
 
-    texts = [
-        value.numpy().decode(errors="replace")
-        for element in dataset.take(_FILES)
-        for _, value in structure.named(element)
-        if isinstance(value, tf.Tensor) and value.dtype == tf.string and value.shape.rank == 0
-    ]
+    values = (value for element in dataset.take(_FILES) for _, value in structure.named(element))
+    single = (one for one in values if isinstance(one, tf.Tensor) and one.dtype == tf.string and one.shape.rank == 0)
+    texts = [one.numpy().decode(errors="replace") for one in single]
     return [text for text in texts if "\0" not in text and Path(text).is_file()]
 
 
 def _pairs(facts: Evidence) -> list[tuple[Any, Any, Any, Any]]:
     """Return (thumbnail, pixels) of elements and of their references, where both are kept."""
     first, truth = facts.first, facts.truth
-    return [
-        (first.large[i], first.pixels[i], truth.large[j], truth.pixels[j])
-        for i, j in enumerate(facts.match.place[: len(first.large)])
-        if 0 <= j < len(truth.large)
-    ]
+    return [(first.large[i], first.pixels[i], truth.large[j], truth.pixels[j]) for i, j in _detailed(facts)]
+
+
+def _detailed(facts: Evidence) -> list[tuple[int, int]]:
+    """Return the places of elements and of their references, where a larger thumbnail of both is kept."""
+    kept = len(facts.truth.large)
+    return [(i, j) for i, j in enumerate(facts.match.place[: len(facts.first.large)]) if 0 <= j < kept]
 
 
 #: What a check may need: whether it is there, and what is said if it is not.

@@ -145,8 +145,7 @@ class ClusterSession(Session):
 
 def _produced(worker: Trace) -> np.ndarray:
     """Return when a worker had its elements ready: the ends of its pipeline's root, sorted."""
-    root = np.array([name == _ROOT for name in worker.names], bool)
-    return np.sort(worker.end_ns[root[worker.name]]) if len(worker) else np.zeros(0, np.int64)
+    return np.sort(worker.end_ns[worker.select(name=_ROOT)])
 
 
 def _renamed(worker: Trace, name: str, node: str) -> Trace:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from labkit.common.errors import error_text
 from labkit.common.numbers import number
+from labkit.pipelines import cancellable
 from labkit.pipelines.structure import check_dataset
 from labkit.recording.tfdata.driver import RecordingError
 
@@ -18,13 +20,12 @@ class ClusterError(RecordingError):
     """A cluster cannot do what it was asked for: it cannot start, a server has died, or its workers failed."""
 
 
-class Elements:
+class Elements(Iterator[Any]):
     """An iterator over a dataset; see `labextras.cluster.tf_data_service.Cluster.elements`."""
 
     def __init__(self, cluster: Any, dataset: Any, silence_s: float) -> None:
         self.silence_s = number("silence_s", silence_s, above=0, most=1e6, unit="of seconds")
         check_dataset(dataset)
-        # No public name of TensorFlow ends an operation that waits.
         from tensorflow.python.eager.cancellation import CancellationManager
 
         self._cluster, self._dataset = cluster, dataset
@@ -33,11 +34,6 @@ class Elements:
         self._since: float | None = None
         self._began_s = time.time()
         self._verdict: str | None = None
-        cluster.watch(self)
-
-    def __iter__(self) -> Elements:
-        """Return this object."""
-        return self
 
     def __next__(self) -> Any:
         """Return the next element; ClusterError where none can come."""
@@ -49,7 +45,7 @@ class Elements:
         try:
             if self._iterator is None:
                 self._iterator = iter(self._dataset)
-            return _take(self._iterator, self._manager)
+            return cancellable.take(self._iterator, self._manager)
         except StopIteration:
             self._cluster.count()
             raise
@@ -75,23 +71,6 @@ class Elements:
         if mine and silent >= SILENCES * self.silence_s:
             return f"no element for {silent:.1f} s, since {mine[-1]}; it came back, and the job did not"
         return None
-
-
-def _take(iterator: Any, manager: Any) -> Any:
-    """Return the next element of a dataset's iterator, as its own ``next`` does, in a call that can be cancelled."""
-    from tensorflow.python.data.util import structure
-    from tensorflow.python.eager import context, execute
-    from tensorflow.python.framework import errors
-
-    types, shapes = iterator._flat_output_types, iterator._flat_output_shapes
-    wanted = ("output_types", types, "output_shapes", shapes)
-    try:
-        found = execute.execute_with_cancellation(
-            "IteratorGetNext", len(types), [iterator._iterator_resource], wanted, context.context(), manager
-        )
-    except errors.OutOfRangeError:
-        raise StopIteration from None
-    return structure.from_compatible_tensor_list(iterator.element_spec, found)
 
 
 def why(error: Exception) -> str:

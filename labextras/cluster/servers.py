@@ -44,10 +44,10 @@ class ClusterServer:
         ``dispatcher``, ``worker 0``, ``worker 1``, ….
     address : str
         ``host:port``.
-    fork_server : ForkServer, optional
+    fork_server : ForkServer or None
         What it is forked from; None for a server that somebody else has started.
-    settings : callable, optional
-        Returns what is told to it at each start, see `labextras.cluster.server.serve`.
+    settings : callable
+        Returns what is told to it at each start, see `labextras.cluster.program.serve`.
 
     Attributes
     ----------
@@ -58,9 +58,8 @@ class ClusterServer:
     """
 
     def __init__(
-        self, name: str, address: str, fork_server: ForkServer | None = None,
-        settings: Callable[[], dict[str, Any]] = dict,
-    ) -> None:  # fmt: skip
+        self, name: str, address: str, fork_server: ForkServer | None, settings: Callable[[], dict[str, Any]]
+    ) -> None:
         self.name, self.address, self.deaths, self.failed_starts = name, address, list[Death](), 0
         self._fork_server, self._settings = fork_server, settings
         self._child: Forked | None = None
@@ -120,7 +119,7 @@ class ClusterServer:
                 raise ClusterError(f"{self.name} cannot start at {self.address}: {why}") from None
 
     def ask(self, command: str) -> Any:
-        """Send a command and return the answer, whatever interrupts this thread; see `labextras.cluster.server.serve`.
+        """Send a command and return the answer, whatever interrupts this thread; see `labextras.cluster.program.serve`.
 
         Raises
         ------

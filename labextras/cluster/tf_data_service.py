@@ -102,9 +102,8 @@ class Cluster(contextlib.AbstractContextManager):
         """What this process has received from each worker since the cluster began, by its name; empty but on Linux."""
         self.count()
         found = list(self._bytes.items())
-        return {
-            w.name: sum(n for (peer, _), n in found if peer in cluster_network.numbers(w.address)) for w in self.workers
-        }
+        peers = {worker.name: cluster_network.numbers(worker.address) for worker in self.workers}
+        return {name: sum(n for (peer, _), n in found if peer in own) for name, own in peers.items()}
 
     def distribute(self, sharding: str = "dynamic", **options: Any) -> Callable[[Any], Any]:
         """Return what to `apply` to a dataset: all that stands before it runs on the workers.
@@ -150,7 +149,9 @@ class Cluster(contextlib.AbstractContextManager):
             On ``next``: the sentence names who died and when, or what the workers could not do.
         """
         self._check_open()
-        return Elements(self, dataset, silence_s)
+        found = Elements(self, dataset, silence_s)
+        self._consumers.add(found)
+        return found
 
     def served(self, dataset: Any) -> Served:
         """Return a dataset that the cluster works for, for `labkit.record`: that watches all processes then.
@@ -213,10 +214,6 @@ class Cluster(contextlib.AbstractContextManager):
                 stand_in_dispatcher.refuse(self._port, served)
 
     # -- what iterators and recordings need ------------------------------------------------
-
-    def watch(self, consumer: Elements) -> None:
-        """Let the supervisor look after an iterator."""
-        self._consumers.add(consumer)
 
     def count(self) -> None:
         """Note how much each open connection has received; a number is of use only as long as it is open."""

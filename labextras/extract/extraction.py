@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -81,11 +81,7 @@ class Extraction(Tabular):
 
 
 def compare(
-    sources: Mapping[str, Any],
-    files: Mapping[str, str | os.PathLike[str] | Iterable[str | os.PathLike[str]]],
-    rounds: int = 5,
-    *,
-    progress: bool | None = None,
+    sources: Mapping[str, Any], files: Mapping[str, Any], rounds: int = 5, *, progress: bool | None = None
 ) -> Extraction:
     """Read each source from its beginning to its end, in turn, and return what that took.
 

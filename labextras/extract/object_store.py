@@ -24,13 +24,10 @@ from labkit.common import processes
 from labkit.common.numbers import number, one_of, whole
 from labkit.timeline.wording import NETWORK
 
-#: The faults that can be planted in an object, and what the server then does.
-FAULTS = {
-    "busy": "answers 503 (service unavailable) to the first two requests, and then delivers the object",
-    "down": "answers 503 to every request",
-    "hang": "takes the request and does not answer",
-    "half": "says how long the object is, sends half of it, and closes the connection",
-}
+#: The faults that can be planted in an object. ``busy``: the server answers 503 (service unavailable) to the first two
+#: requests, and then delivers the object; ``down``: it answers 503 to every request; ``hang``: it takes the request and
+#: does not answer; ``half``: it says how long the object is, sends half of it, and closes the connection.
+FAULTS = ("busy", "down", "hang", "half")
 #: Requests that a busy object refuses.
 _REFUSALS = 2
 #: Seconds until the server must be ready, and until it must have ended.
@@ -77,10 +74,7 @@ class ObjectStore:
     """
 
     def __init__(
-        self,
-        objects: Mapping[str, str | os.PathLike[str] | bytes],
-        delay_ms: float = 30,
-        faults: Mapping[str, str] | None = None,
+        self, objects: Mapping[str, str | Path | bytes], delay_ms: float = 30, faults: Mapping[str, str] | None = None
     ) -> None:
         if not objects:
             raise ValueError("objects is empty; allowed: at least one name with a file or bytes")
@@ -179,8 +173,7 @@ class Reader:
             except TimeoutError:
                 problem = f"gave no answer within {self.timeout_s:g} s; see whether the server works, or wait longer"
             except http.client.IncompleteRead as error:
-                size = f"{len(error.partial):,} bytes"
-                problem = f"ended after {size}; nothing of it was used, so read it again later"
+                problem = f"ended after {len(error.partial):,} bytes; nothing of it was used, so read it again later"
             except ConnectionRefusedError:
                 raise ObjectError(f"object {name}: no server answers at {self.address}; start it") from None
             except (http.client.HTTPException, OSError) as error:

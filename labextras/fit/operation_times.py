@@ -106,10 +106,10 @@ class Operations(Tabular):
             others = Operation(f"{len(rest)} others", where, sum(r.calls for r in rest), sum(r.ns for r in rest))
             shown.append(others)
         unit = "ms a step" if self.steps else "ms"
-        cells = [
-            (row.name, row.where, f"{row.calls:,}", f"{row.ns / 1e6 / (self.steps or 1):,.2f}", percent(row.ns / total))
-            for row in shown
-        ]
+        cells = []
+        for row in shown:
+            ms = f"{row.ns / 1e6 / (self.steps or 1):,.2f}"
+            cells.append((row.name, row.where, f"{row.calls:,}", ms, percent(row.ns / total)))
         head = GROUPS[self.by], "where", "calls", unit, "of all"
         notes = ["time of all threads together, without what an op calls in the same thread."]
         if self.get_next is not None:

@@ -43,9 +43,7 @@ class Loops(watching):
 
     # -- model.fit ---------------------------------------------------------------
 
-    def with_callback(
-        self, fit: Any, model: Any, given: tuple[Any, ...], named: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def with_callback(self, fit: Any, model: Any, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, Any]:
         """Return the arguments of ``fit``, the model first, with one callback more."""
         from labextras.fit.watch import Watch
 

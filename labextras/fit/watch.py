@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import os
 import re
 import sys
 import time
@@ -21,6 +20,7 @@ import keras
 import numpy as np
 
 from labextras.fit.watcher import Watcher, runs
+from labextras.fit.window_of_steps import Keep
 from labkit.recording.tfdata.driver import RecordingError
 from labkit.recording.work import counted_place, flatten, noun
 from labkit.timeline.trace import VALIDATION, Trace
@@ -103,13 +103,7 @@ class Watch(Watcher, keras.callbacks.Callback):
     """
 
     def __init__(
-        self,
-        steps: int = 20,
-        *,
-        warmup: int = 5,
-        name: str | None = None,
-        keep: str | os.PathLike[str] | None = None,
-        max_events: int = 500_000,
+        self, steps: int = 20, *, warmup: int = 5, name: str | None = None, keep: Keep = None, max_events: int = 500_000
     ) -> None:
         super().__init__()
         self._own, self._opened, self._held = {}, {}, None

@@ -7,7 +7,6 @@ The recorder drives a pipeline itself. Here the script drives: `labextras.fit.Wa
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import threading
 import time
@@ -16,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
-from labextras.fit.window_of_steps import Window
+from labextras.fit.window_of_steps import Keep, Window
 from labkit.common.numbers import one_of, truth, whole
 from labkit.recording.recorder import followed
 from labkit.recording.tfdata.driver import RecordingError, check_keep
@@ -209,7 +208,7 @@ class watching(Watcher, contextlib.AbstractContextManager):
     said = "a train step of the program's own"
 
     def __init__(
-        self, steps: int = 20, *, warmup: int = 5, name: str = "the loop", keep: str | os.PathLike[str] | None = None,
+        self, steps: int = 20, *, warmup: int = 5, name: str = "the loop", keep: Keep = None,
         max_events: int = 500_000, profile: bool = True,
     ) -> None:  # fmt: skip
         self.profile = truth("profile", profile)

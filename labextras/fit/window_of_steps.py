@@ -31,6 +31,9 @@ from labkit.timeline.run import Profile
 from labkit.timeline.trace import VALIDATION, Span, Trace
 from labkit.timeline.wording import PYTHON_OPS, short_op
 
+#: A folder to which the file of the profiler is copied, if any.
+Keep = str | os.PathLike[str] | None
+
 #: What tf.data calls the call that hands a batch on to the program.
 ROOT = "Iterator::Root"
 
@@ -56,7 +59,7 @@ class _Unprofiled(Session):
     def start(self) -> None:
         """Begin nothing."""
 
-    def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
+    def stop(self, keep: Keep = None) -> Trace:
         """Return an empty trace."""
         return Trace.from_spans([], origin="measured").with_run(profiler=Profile(events=0))
 
@@ -75,7 +78,7 @@ class _Beside(Session):
         self.profiler.start()
         self.follows.start()
 
-    def stop(self, keep: str | os.PathLike[str] | None = None) -> Trace:
+    def stop(self, keep: Keep = None) -> Trace:
         """End both, and return what they saw, on the Unix clock."""
         seen = self.follows.stop()
         found = self.profiler.stop(keep)
@@ -115,9 +118,8 @@ class Window:
     """
 
     def __init__(
-        self, keep: str | os.PathLike[str] | None, max_events: int, fit: FrameType | None = None, profile: bool = True,
-        loader: Any = None,
-    ) -> None:  # fmt: skip
+        self, keep: Keep, max_events: int, fit: FrameType | None = None, profile: bool = True, loader: Any = None
+    ) -> None:
         # Looked up once: to import them again in each step took longer than all else that is done there.
         tf = sys.modules.get("tensorflow")
         self.over = (tf.errors.OutOfRangeError, StopIteration) if tf else (StopIteration,)
@@ -330,10 +332,8 @@ def stamps_of(
         for thread in np.unique(roots.thread).tolist():
             own = roots.thread == thread
             rank[thread] = -sum(own[mine].sum() == 1 for mine in inside), roots.start_ns[own].mean()
-        inside = [
-            mine[roots.thread[mine] == min(roots.thread[mine].tolist(), key=rank.__getitem__, default=-1)]
-            for mine in inside
-        ]
+        firsts = [min(roots.thread[mine].tolist(), key=rank.__getitem__, default=-1) for mine in inside]
+        inside = [mine[roots.thread[mine] == first] for mine, first in zip(inside, firsts, strict=True)]
     for (first, done), (last, now) in itertools.pairwise(counts if each > 1 else ()):
         # Where no optimizer counts the steps, a call that asks too rarely has found the end.
         uncounted = now == done and last > first and len(inside[last - 1]) < each

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from labkit.advice import BUSY, REFUSAL, RULES, Advice, Facts, Rule, advise
-from labkit.advice.rule import HANDING_OVER, UNSEEN
+from labkit.advice.rule import HANDING_OVER, UNLESS, UNSEEN
 from labkit.common import other_programs
 from labkit.timeline.causes.effort import Effort, computed
 from labkit.timeline.causes.thresholds import INTERPRETER_FULL, LEAST, MANY_CALLS, ONE_BY_ONE, ONE_CORE
@@ -161,7 +161,7 @@ LOADER_RULES = (
         also=(HANDING_OVER,)),  # a train step that waits for the interpreter, too
     Rule("loader.more-calls", WorkerFacts("prep", "load", waits=True, more=_MORE["torch"]),
         "more calls at once ({more}): {blame} waits for something else than a core (asleep, for an answer, or for a "
-        "lock), and the processor rests."),
+        "lock), and the processor rests.{unless}"),
     Rule("loader.more-workers", WorkerFacts("prep", "PIL decode", few=True, more=_MORE["torch"], threads=1.0, cores=2),
         "{more}: {blame} runs on {threads:.1f} threads at a time, of {cores} cores."),
     Rule("loader.less-work", WorkerFacts("prep", "PIL decode", threads=2.0, cores=2),
@@ -175,7 +175,7 @@ LOADER_RULES = (
     Rule("loader.fewer-bytes", WorkerFacts("transfer", "copy to shared memory"),
         "fewer bytes between processes: make the batch in the worker{as_bytes}, and hand it over in shared memory."),
     Rule("loader.more-reads", WorkerFacts("fetch", "file read", more=_MORE["torch"]),
-        "more reads at once ({more}), fewer and larger files, fewer bytes, or a cache in memory."),
+        "more reads at once ({more}), fewer and larger files, fewer bytes, or a cache in memory.{unless}"),
     Rule("loader.lasting-workers", WorkerFacts("start", "start a worker process", restarts=True),
         "workers that live for more than one epoch (PyTorch: persistent_workers=True), or longer epochs (repeat): "
         "every epoch starts them anew."),
@@ -255,13 +255,13 @@ class Workers(WorkerWaits):
         others = (self.run.host.others or 0.0) >= other_programs.BUSY
         return {
             **self._short_calls(),
-            **self._library(blame, computes),
             "shards": self._shards(blame),
             # Where the pipe itself takes long, the bytes go through it: arrays, and no tensors in shared memory.
             "shared": self.run.loader.framework == "torch" and batches and blame not in PIPE,
             "cheaper": "A faster decoder (simplejpeg, OpenCV), or smaller images. " if self._decodes else "",
             "as_bytes": ", in uint8 until it is on the device" if self._floats else "",
             "blame": _WORDS.get(blame, blame),
+            **self._library(blame, computes),
             "more": _MORE[self.run.loader.framework],
             "further": _WORKERS if without else _AHEAD[self.run.loader.framework],
             "threads": self.at_once,
@@ -275,6 +275,7 @@ class Workers(WorkerWaits):
             "dali": dali,
             "turns": turns,
             "waits": waits,
+            "unless": UNLESS if computes is False and self.at_once >= ONE_BY_ONE else "",
             "few": self.at_once < self.cores * ONE_BY_ONE / 2 and self.cores > 1 and not self.lacks_cores,
             "restarts": self.processes and blame != SOURCE and not self.run.loader.turned_on("persistent_workers"),
         }
@@ -312,12 +313,13 @@ class Workers(WorkerWaits):
         inside = self.run.loader.inside.get(blame, {})
         called = max(inside, key=lambda name: inside[name], default="")
         package, *parts = re.split("[ .]", called)
-        share = sum(part for name, part in inside.items() if name.partition(" ")[0] == package)
+        share = sum(part for name, part in inside.items() if name == called or package == name.partition(" ")[0] > "")
         remedy = next((w for names, w in _REMEDIES.items() if {package, *parts}.intersection(names.split())), "")
-        if share < _MOST or not (remedy or (computes and package not in ("torch", "numpy"))):
-            return {"tokens": self.run.noun == "sequence" and computes is not False}
-        remedy = remedy or _ONCE
-        return {"called": called, "inside": 100 * share, "remedy": remedy}
+        answered = package and (remedy or (computes and package not in ("torch", "numpy")))
+        if share < _MOST or not answered:
+            own = {"blame": f"{blame} (most of it:{called})"} if share >= _MOST and not package else {}
+            return {"tokens": self.run.noun == "sequence" and computes is not False, **own}
+        return {"called": called, "inside": 100 * share, "remedy": remedy or _ONCE}
 
     @cached_property
     def _decodes(self) -> bool:

@@ -17,6 +17,7 @@ import functools
 import itertools
 import json
 import mmap
+import multiprocessing
 import os
 import struct
 import sys
@@ -38,12 +39,12 @@ _LOOK_S = 0.03
 _SELDOM = 32
 #: Looks after which what was counted is written down.
 _LOOKS = 5
-
 #: What the page says when the recording is over: 1 stands for an open window, 0 for a closed one.
 OVER = 2
 
 #: What counts as a library of what comes with Python.
 _OF_PYTHON = frozenset(("csv", "gzip", "json", "multiprocessing", "pickle", "re", "tarfile", "xml", "zipfile"))
+_STANDARD = "<frozen", os.path.dirname(os.__file__)
 
 # start, duration (-1 while open), thread's processor time (-1 while open), name, thread
 _RECORD = struct.Struct("<qqqII")
@@ -103,22 +104,26 @@ class ProcessSpans:
         work.
         """
         looks, counted, every, before = 0, Counter[tuple[str, str]](), 1, None
+        switch = sys.getswitchinterval()
         while not self._ended.wait(_LOOK_S):
             frames = frame = None  # else all that a thread has left lives on, and dies in this one
             if self._ended.wait((every - 1) * _LOOK_S) or self.control[0] == OVER:
                 break
             if self.control[0] == 1:
+                # Else a worker is seen only where it lets go of the interpreter by itself, as in calls of a library.
+                sys.setswitchinterval(5e-5 if multiprocessing.parent_process() else switch)
                 own = {thread.ident for thread in threading.enumerate() if thread.name.startswith("labkit ")}
                 frames = {thread: frame for thread, frame in sys._current_frames().items() if thread not in own}
                 looks += 1
                 for thread, frame in frames.items():
-                    if (called := _called(frame)) is not None and (open_ones := self.open.get(thread, ())[-1:]):
+                    if (called := called_in(frame)) is not None and (open_ones := self.open.get(thread, ())[-1:]):
                         counted[(*open_ones, called)] += every
                 at = {thread: (id(frame), frame.f_lasti) for thread, frame in frames.items()}
                 every, before = min(2 * every, _SELDOM) if at == before else 1, at
             if counted and (looks >= _LOOKS or self.control[0] != 1):
                 self._write(inside=[[*call, count] for call, count in counted.items()])
                 looks, counted = 0, Counter()
+        sys.setswitchinterval(switch)
 
     def _write(self, **facts: Any) -> None:
         with contextlib.suppress(OSError):  # a full disk costs names, not the reader's run
@@ -217,21 +222,27 @@ def timed(function: Callable[..., Any], text: str | Callable[..., str], category
     return wrapper
 
 
-def _called(frame: FrameType | None) -> str | None:
-    """Return the function of a library that a thread has called in a call that `timed` times, "" for own code.
+def called_in(frame: FrameType | None) -> str | None:
+    """Return the function that a thread has called in a call that `timed` times, behind the word of its library.
 
-    It is the first one on the way in, as readers call it; a span's own function is none. None outside of such calls.
+    Of a library it is the first one on the way in, as readers call it; where that calls the reader's code, or nothing
+    is called, the reader's own function that runs, without such a word. The span's own function is "". None outside of
+    such calls.
     The local variables of another thread are left alone: to ask a frame that runs for them has crashed the interpreter.
     """
-    inner = found = ""
+    inner, found, own = "", "", False
     while frame is not None:
         code = frame.f_code
         if code.co_name == "wrapper" and code.co_filename == __file__:
             return inner
         inner = found
         package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        name = getattr(code, "co_qualname", code.co_name).rpartition(">.")[2]
         if "-packages" in code.co_filename or package in _OF_PYTHON:
-            found = f"{package} {getattr(code, 'co_qualname', code.co_name)}"
+            found = found if own else f"{package} {name}"
+        # What a function does in a comprehension, or in Python's library, is its own.
+        elif not code.co_name.startswith("<") and not code.co_filename.startswith(_STANDARD):
+            own, found = True, found or f" {name}"
         frame = frame.f_back
     return None
 

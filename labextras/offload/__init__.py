@@ -3,8 +3,6 @@
 The names below come from the files of this folder when they are first used; nothing here imports pyopencl before.
 """
 
-from __future__ import annotations
-
 from labkit.common import lazy_names
 
 #: The names on offer, by the file they are in.

@@ -36,9 +36,7 @@ def _opencl() -> Iterator[Finding]:
         alone = ask(OPENCL_CODE, "alone", "null")
         more = [] if isinstance(alone, str) else [row for row in alone if row not in rows]
     for row in [*rows, *more]:
-        text = row
-        if row in more:
-            text += ": for the card only, its driver clashes with the LLVM inside TensorFlow"
+        text = row + ": for the card only, its driver clashes with the LLVM inside TensorFlow" * (row in more)
         # A device may take its process with it: each is proved in a child of its own.
         proved = ask(OPENCL_CODE, "alone" if row in more else "shared", json.dumps(row))
         if isinstance(proved, str):

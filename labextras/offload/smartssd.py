@@ -153,9 +153,8 @@ class SmartSSD:
         """Check every figure, and that the decoders fit."""
         check_ranges(self)
         one_of("output", self.output, DTYPES)
-        if self.decoders > self.most:
-            full = f"{self.most} of {self.decoder.name}, the {self.chip.name} has no more {self.full}"
-            raise ValueError(f"decoders is {self.decoders}; allowed: 1 to {full}")
+        full = f"of {self.decoder.name}, the {self.chip.name} has no more {self.full}"
+        whole("decoders", self.decoders, 1, self.most, other=full)
 
     def changed(self, **changes: Any) -> SmartSSD:
         """Return this card with some figures changed."""

@@ -35,8 +35,7 @@ class _Tuned(NamedTuple):
 
     def __str__(self) -> str:
         known = [v for v in self.values if not math.isnan(v)]
-        turns = [known[0]] + [b for a, b in itertools.pairwise(known) if a != b]
-        words = [f"{v:.0f}" for v in turns]
+        words = [f"{v:.0f}" for v, _ in itertools.groupby(known)]
         bound = "no limit" if math.isinf(self.high) else f"at most {self.high:.0f}"
         held = "" if self.held is None else f"; held {min(self.held):.0f} to {max(self.held):.0f}"
         return f"{self.name}: {' → '.join(words)} ({bound}{held})"

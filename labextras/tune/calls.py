@@ -226,8 +226,7 @@ def _parallel(dataset: Any) -> dict[str, Any]:
 def _deterministic(dataset: Any) -> bool | None:
     stated = getattr(dataset, "_deterministic", None)
     if stated is None:  # an interleave writes it down in its graph only
-        node = DatasetNode(dataset)
-        return node.ordered
+        return DatasetNode(dataset).ordered
     return {"true": True, "false": False}.get(stated)
 
 

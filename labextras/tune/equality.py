@@ -199,10 +199,8 @@ class Reference:
 
     def _compared(self, change: Change) -> str:
         if change.stored:
-            stored = change.stored.without("repeat")
-            epochs = [
-                FirstElements.of(stored.build(), self._seconds, self._patience_s, batched=False) for _ in range(2)
-            ]
+            stored, times = change.stored.without("repeat"), (self._seconds, self._patience_s)
+            epochs = [FirstElements.of(stored.build(), *times, batched=False) for _ in range(2)]
             if not epochs[0].same_order(epochs[1]):
                 return "other elements: what the cache would keep differs from epoch to epoch"
         dataset, reading = self._read(change.written)

@@ -114,11 +114,10 @@ class Improvement(Tabular):
     def table(self) -> Table:
         """One row for each change that was tried."""
         head = ("change", "speed-up over the pipeline so far", "verdict", "elements", "kept")
-        rows = [
-            (one.change, *((one.speedup.ratio, one.speedup.verdict) if one.speedup else ("", "not measured")),
-             one.elements, "yes" if one.kept else "no")
-            for one in self.trials
-        ]  # fmt: skip
+        rows = []
+        for one in self.trials:
+            seen = (one.speedup.ratio, one.speedup.verdict) if one.speedup else ("", "not measured")
+            rows.append((one.change, *seen, one.elements, "yes" if one.kept else "no"))
         return Table(head, rows or [("no change was tried", "", "", "", "")], (), self.notes, rule=True)
 
     def __repr__(self) -> str:

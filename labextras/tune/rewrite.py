@@ -259,15 +259,12 @@ def _many(written: Written, order: Mapping[str, bool], threads: int) -> Iterator
     import tensorflow as tf
 
     waits = {i: c for i, c in enumerate(written.calls) if c.method == "map" and c.ops.intersection(_READS)}
-    few = {
-        i: c.having(num_parallel_calls=MANY, **({} if c.parallel else order))
-        for i, c in waits.items()
-        if c.settings.get("num_parallel_calls", 0) < MANY
-    }
+    few = {i: c for i, c in waits.items() if c.settings.get("num_parallel_calls", 0) < MANY}
+    more = {i: c.having(num_parallel_calls=MANY, **({} if c.parallel else order)) for i, c in few.items()}
     if few or (0 < threads < MANY and (waits or any(call.parallel for call in written.every))):
         name = "more calls than cores" if few else "a larger pool of threads"
         answers = ("python.more-calls", "prep.wider-pool", "fetch.more-reads")
-        options, wide = tf.data.Options(), _replaced(written, few)
+        options, wide = tf.data.Options(), _replaced(written, more)
         options.threading.private_threadpool_size = MANY
         yield Change(name, replace(wide, calls=(*wide.calls, Call("with_options", (options,)))), answers)
 

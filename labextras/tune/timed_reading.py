@@ -7,20 +7,9 @@ import queue
 import threading
 import time
 from collections.abc import Iterator
-from functools import lru_cache
 from typing import Any
 
-
-@lru_cache(maxsize=1)
-def _get_next() -> Any:
-    """Return a function of TensorFlow: it can be cancelled, while next(iterator) would keep its core for ever.
-
-    One function serves all iterators. A function that holds its own iterator would be part of a reference cycle, which
-    keeps the iterator and the threads of its pipeline until Python ends.
-    """
-    import tensorflow as tf
-
-    return tf.function(lambda iterator: iterator.get_next(), autograph=False)
+from labkit.pipelines import cancellable
 
 
 def elements(dataset: Any, each_s: float = math.inf, total_s: float = math.inf) -> Iterator[Any]:
@@ -37,7 +26,6 @@ def elements(dataset: Any, each_s: float = math.inf, total_s: float = math.inf) 
     TimeoutError
         If an element does not come in time.
     """
-    import tensorflow as tf
     from tensorflow.python.eager import cancellation
 
     manager = cancellation.CancellationManager()
@@ -48,15 +36,8 @@ def elements(dataset: Any, each_s: float = math.inf, total_s: float = math.inf) 
     def pull() -> None:
         try:
             iterator = iter(dataset)
-            following = manager.get_cancelable_function(_get_next().get_concrete_function(iterator))
             while not left.is_set():
-                try:
-                    ready.put((following(iterator), None))
-                except tf.errors.CancelledError as error:
-                    # TensorFlow keeps the manager of a call in one place for all threads: that of another reading,
-                    # which was left, may end a call of this one before it begins.
-                    if left.is_set() or "before it was started" not in str(error):
-                        raise
+                ready.put((cancellable.take(iterator, manager), None))
         except BaseException as error:
             ready.put((None, error))
 
@@ -67,15 +48,14 @@ def elements(dataset: Any, each_s: float = math.inf, total_s: float = math.inf) 
         while True:
             wait_s = max(0.0, min(end - time.monotonic(), each_s))
             element, error = ready.get(timeout=wait_s if math.isfinite(wait_s) else None)
-            if isinstance(error, tf.errors.OutOfRangeError):
+            if isinstance(error, StopIteration):
                 return
             if error is not None:
                 raise error
             yield element
     except queue.Empty:
-        raise TimeoutError(
-            "no element comes: look for a loop that never ends, or a filter that lets nothing through"
-        ) from None
+        why = "look for a loop that never ends, or a filter that lets nothing through"
+        raise TimeoutError(f"no element comes: {why}") from None
     finally:
         left.set()
         manager.start_cancel()

@@ -91,7 +91,8 @@ RULES = (
         Facts("prep", "AdjustSaturation", wasteful="AdjustSaturation", makes="2.43 million values (9.72 MB)",
               delivered="27,648 values (111 kB)"),
         "less of it: {wasteful} makes {makes} for each element of {delivered} that is delivered. Choose, crop, cut or "
-        "shrink before it, read only the columns that are used, or store it smaller", also=("batch",), goes_on=True),
+        "shrink before it, read only the columns that are used, or store it smaller; or reach the same with less, as a "
+        "look-up does in place of a comparison with all", also=("batch",), goes_on=True),
     # -- work ahead
     Rule("prefetch.last-step", Facts("prep", "DecodeJpeg", takes_turns=True),
         "prefetch(AUTOTUNE) as the last step, so that both work at once", also=(*_MADE, HANDING_OVER), goes_on=True),
@@ -148,7 +149,7 @@ RULES = (
     # -- calls and their threads
     Rule("prep.wider-pool", Facts("prep", "PyFunc", pool=1),
         "a larger private_threadpool_size, as large as num_parallel_calls, which allows more calls of {blame} than its "
-        "pool of {pool} can make at once.", also=("fetch",)),
+        "pool of {pool} can make at once.{unless}", also=("fetch",)),
     # -- functions of Python
     Rule("python.generators", Facts("prep", "from_generator", generator=True, waits=True, several="several"),
         "{several} generators at once, each with its own part of the data, interleave(num_parallel_calls=…) over their "
@@ -159,8 +160,7 @@ RULES = (
         "over their numbers, help one that waits or lets go of the interpreter."),
     Rule("python.more-calls", Facts("prep", "PyFunc", python=True, waits=True),
         "more calls of the Python function at once, a larger num_parallel_calls and a private_threadpool_size as "
-        "large: it waits (asleep, or for an answer), and the processor rests. If all calls wait for one lock, take "
-        "that away."),
+        "large: it waits (asleep, or for an answer), and the processor rests.{unless}"),
     Rule("python.in-parallel", Facts("prep", "PyFunc", python=True, one_call=True),
         "map(num_parallel_calls=AUTOTUNE) first: if its Python function lets go of the interpreter, as NumPy, OpenCV "
         "and Pillow do, or waits, that is enough; else less work in it, or TensorFlow ops in place of it."),
@@ -186,5 +186,5 @@ RULES = (
         "more files at once (a longer cycle_length, and as large a num_parallel_calls), fewer bytes, or a cache."),
     Rule("fetch.more-reads", Facts("fetch"),
         "more reads at once (a larger num_parallel_calls, and a private_threadpool_size as large), fewer and larger "
-        "files, fewer bytes, or a cache."),
+        "files, fewer bytes, or a cache.{unless}"),
 )  # fmt: skip

@@ -15,6 +15,12 @@ NOBODY = NO_STEPS, NO_WAITS, NOTHING, SEVERAL, UNSEEN, HANDING_OVER = (
 TURNS = "the interpreter lets one thread run at a time"
 MAY_TAKE_TURNS = "calls in parallel are allowed, and help as far as it lets go of the interpreter"
 
+#: Of several calls that wait at once, nobody can tell from one run whether more of them gain.
+UNLESS = (
+    " If that gains nothing, all of them wait for one lock, or for a link or a service that gives no more: take the "
+    "lock away, ask for less, or keep near what is not random."
+)
+
 #: How every sentence begins that says that there is no advice yet.
 REFUSAL = "nothing yet: "
 
@@ -92,6 +98,8 @@ class Facts(dict[str, Any]):
         What is known of its calls in parallel, in words, such as `TURNS` where several at once keep one core busy.
     waits, unclear : bool
         The op waits for something else than a core; or nobody can tell whether it does.
+    unless : str
+        What to do where more calls gain nothing, if several wait at once already.
     one_at_a_time, one_call : bool
         Hardly more than one thread does such work at a time; and the map makes one call at a time.
     pool : int

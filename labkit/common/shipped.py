@@ -58,9 +58,8 @@ def module(path: str, name: str) -> ModuleType:
     place = folder(path)
     package = f"labkit_{place.name}"
     if package not in sys.modules:
-        spec = importlib.util.spec_from_file_location(
-            package, place / "__init__.py", submodule_search_locations=[str(place)]
-        )
+        where = {"submodule_search_locations": [str(place)]}
+        spec = importlib.util.spec_from_file_location(package, place / "__init__.py", **where)
         loaded = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(loaded)
         sys.modules[package] = loaded

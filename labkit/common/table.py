@@ -94,9 +94,8 @@ class Table:
         right = set(self.right)
         sides = ["---:" if column in right else "---" for column in range(len(self.head))]
         rows = [f"| {' | '.join(row)} |" for row in (self.head, sides, *self.rows)]
-        return "\n".join(
-            [*rows, *(f"\n**{note}**" for note in self.notes), *([f"\n{self._fold()}"] if self.more else [])]
-        )
+        notes, more = [f"\n**{note}**" for note in self.notes], [f"\n{self._fold()}"] if self.more else []
+        return "\n".join([*rows, *notes, *more])
 
     def _repr_html_(self) -> str:
         """Return the table for a notebook, without colours, so that it suits every theme."""

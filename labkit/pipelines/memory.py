@@ -124,10 +124,8 @@ def estimate(dataset: Any, *, elements: int | None = None, sample: int = SAMPLE)
     specs = tf.nest.flatten(dataset.element_spec)
     if length is not None and all(_fixed(spec) for spec in specs):
         return Estimate(length, float(sum(spec.shape.num_elements() * spec.dtype.size + OVERHEAD for spec in specs)))
-    sizes = [
-        sum(_bytes(part) for part in tf.nest.flatten(element, expand_composites=True))
-        for element in dataset.take(sample if length is None else min(sample, length))
-    ]
+    some = dataset.take(sample if length is None else min(sample, length))
+    sizes = [sum(map(_bytes, tf.nest.flatten(element, expand_composites=True))) for element in some]
     if length is None and len(sizes) == sample:
         raise ValueError(
             f"TensorFlow does not know how many elements the dataset has, and it has {sample} or more, which were "

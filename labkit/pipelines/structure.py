@@ -324,15 +324,10 @@ def chain(dataset: Any) -> Chain:
     functions = {f.signature.name: f for f in graph.library.function}
     last = transformations(graph.node)[-1]
     options = dataset.options()
-    rewritten = options.experimental_optimization.apply_default_optimizations is not False
-    injected = options.experimental_optimization.inject_prefetch is not False
-    return Chain(
-        tuple(_steps(last.name, {node.name: node for node in graph.node}, functions)),
-        _elements(dataset),
-        options.threading.private_threadpool_size,
-        rewritten and injected and options.autotune.enabled is not False,
-        options.deterministic is not False,
-    )
+    asked, threads = options.experimental_optimization, options.threading.private_threadpool_size
+    rewrites = (asked.apply_default_optimizations, asked.inject_prefetch, options.autotune.enabled)
+    steps = tuple(_steps(last.name, {node.name: node for node in graph.node}, functions))
+    return Chain(steps, _elements(dataset), threads, False not in rewrites, options.deterministic is not False)
 
 
 def transformations(nodes: Iterable[Any]) -> list[Any]:

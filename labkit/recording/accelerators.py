@@ -97,9 +97,8 @@ def published(name: str, *counts: str) -> tuple[str, Preset]:
     found = {key.casefold(): (key, one) for key, one in PRESETS.items() if not counts or one.counts in counts}
     if not isinstance(name, str) or name.casefold() not in found:
         hint = f" (for a step of {name} ms write step_ms={name})" if isinstance(name, numbers.Real) else ""
-        raise ValueError(
-            f"accelerator preset is {name!r}; allowed: {', '.join(key for key, _ in found.values())}{hint}"
-        )
+        allowed = ", ".join(key for key, _ in found.values())
+        raise ValueError(f"accelerator preset is {name!r}; allowed: {allowed}{hint}")
     return found[name.casefold()]
 
 
@@ -426,14 +425,9 @@ def _small_network(classes: int) -> Any:
     import keras
     from keras import layers
 
-    network = keras.Sequential(
-        [
-            *(layers.Conv2D(filters, 3, strides=2, activation="relu") for filters in (16, 32, 64)),
-            layers.GlobalAveragePooling2D(),
-            layers.Dense(classes),
-        ],
-        name="small_network",
-    )
+    convolutions = [layers.Conv2D(filters, 3, strides=2, activation="relu") for filters in (16, 32, 64)]
+    every = [*convolutions, layers.GlobalAveragePooling2D(), layers.Dense(classes)]
+    network = keras.Sequential(every, name="small_network")
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     network.compile(optimizer=keras.optimizers.Adam(1e-3), loss=loss)
     return network

@@ -44,10 +44,8 @@ def difference(a: Delivered, b: Delivered, noun: str = "image") -> str | None:
             return f"different shapes: {_called(i, x)} is {_shape(x)} per {noun} in both, but not of the same sizes"
     one, other = a.sources, b.sources
     if one and other and one.kind == other.kind and one.digest != other.digest:
-        return (
-            f"different {noun}s: read from {one.count:,} {one.kind} (first {one.first}) "
-            f"against {other.count:,} (first {other.first})"
-        )
+        read = f"read from {one.count:,} {one.kind} (first {one.first})"
+        return f"different {noun}s: {read} against {other.count:,} (first {other.first})"
     if bool(a.labels) != bool(b.labels):
         return f"different {noun}s: only one of the two has labels that can be compared"
     if a.labels and a.labels.digest != b.labels.digest and not _another_draw(a, b):

@@ -30,30 +30,19 @@ def assumptions(costs: Costs, knobs: Knobs, noun: str) -> list[str]:
     if whole:
         found.append("The map function gets whole batches; its costs are per batch, whatever its size.")
     if knobs.map_calls > 1:
-        found.append(
-            f"{knobs.pool} threads run {knobs.map_calls} map calls at once; started calls and finished {noun}s "
-            f"together are {knobs.map_calls} at most."
-        )
-    found.append(
-        f"The prefetch has a thread of its own and starts a batch when fewer than {knobs.prefetch} are ready."
-        if knobs.prefetch
-        else "Without prefetch, the consumer makes each batch when it asks for it."
-    )
+        calls = f"{knobs.pool} threads run {knobs.map_calls} map calls at once"
+        found.append(f"{calls}; started calls and finished {noun}s together are {knobs.map_calls} at most.")
+    ahead = f"The prefetch has a thread of its own and starts a batch when fewer than {knobs.prefetch} are ready."
+    found.append(ahead if knobs.prefetch else "Without prefetch, the consumer makes each batch when it asks for it.")
     if knobs.cache_hit:
-        found.append(
-            f"{knobs.cache_hit:.0%} of the {noun}s, drawn at random, are in memory as bytes: not opened and not read, "
-            "yet mapped; looking them up costs nothing."
-        )
+        hits = f"{knobs.cache_hit:.0%} of the {noun}s, drawn at random, are in memory as bytes"
+        found.append(f"{hits}: not opened and not read, yet mapped; looking them up costs nothing.")
     if knobs.bandwidth_mb_s is not None:
-        found.append(
-            f"Storage moves {knobs.bandwidth_mb_s:g} MB/s in all, shared equally by the reads of an instant; "
-            f"every file has {knobs.image_kb:g} kB."
-        )
+        link = f"Storage moves {knobs.bandwidth_mb_s:g} MB/s in all, shared equally by the reads of an instant"
+        found.append(f"{link}; every file has {knobs.image_kb:g} kB.")
     if knobs.accelerators > 1:
-        found.append(
-            f"{knobs.accelerators} accelerators take a batch each and wait for each other at every step; "
-            "exchanging gradients is part of the train step, and each has a link of its own."
-        )
+        turns = f"{knobs.accelerators} accelerators take a batch each and wait for each other at every step"
+        found.append(f"{turns}; exchanging gradients is part of the train step, and each has a link of its own.")
     if not knobs.deterministic:
         found.append(f"{noun.capitalize()}s that are ready overtake others, in the interleave and in the map.")
     return found

@@ -203,16 +203,9 @@ def _costs(run: _Recorded) -> tuple[Costs, list[str]]:
     taking = _taking_ns(run)
     if taking:
         notes.append(f"handing a batch to the consumer: {duration(taking)}, counted as copy")
-    costs = Costs(
-        open=opening / 1e6,
-        read=reading / 1e6,
-        map=shaped or 0.0,
-        batch=per_batch / 1e6,
-        copy=taking / 1e6,
-        train=run.timeline.train_ms,
-        sleeps=sleeps,
-    )
-    return costs, notes
+    times = {"open": opening, "read": reading, "batch": per_batch, "copy": taking}
+    stages = {stage: ns / 1e6 for stage, ns in times.items()}
+    return Costs(**stages, map=shaped or 0.0, train=run.timeline.train_ms, sleeps=sleeps), notes
 
 
 def _shaped(mean_ns: float, values: np.ndarray | None) -> np.ndarray | float:

@@ -58,9 +58,8 @@ class SpanTable:
         """Add a span for each element and name of some work, as far as the run got."""
         for work in (work for work in works if work.rows):
             number, element, start, end = map(np.array, zip(*work.rows, strict=True))
-            numbers = {
-                known: self.number(Thread(run.threads[known], "pipeline")) for known in np.unique(number).tolist()
-            }
+            used = np.unique(number).tolist()
+            numbers = {known: self.number(Thread(run.threads[known], "pipeline")) for known in used}
             thread = np.array([numbers[known] for known in number.tolist()])
             parts = np.ones((1, len(start))) if work.parts_ns is None else work.parts_ns[:, element]
             done, begin = np.zeros(len(start)), start

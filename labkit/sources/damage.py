@@ -78,8 +78,7 @@ def find(shards: Shards) -> DamageReport:
     """
     faults, whole = [], 0
     for path, count, digest in zip(map(Path, shards.paths), shards.counts, shards.digests, strict=True):
-        seen = 0
-        marked = len(faults)
+        seen, marked = 0, len(faults)
         try:
             for record in framing.scan(path, shards.compression):
                 if record.fault:
@@ -91,9 +90,8 @@ def find(shards: Shards) -> DamageReport:
             size = path.stat().st_size
             faults.append(Damage(path.name, seen, size, f"ends after {seen:,} whole records; {count:,} were written"))
         elif len(faults) == marked and identity(path)["sha256"] != digest:
-            faults.append(
-                Damage(path.name, 0, 0, "whole, but not the file that was written: its SHA-256 is another one")
-            )
+            words = "whole, but not the file that was written: its SHA-256 is another one"
+            faults.append(Damage(path.name, 0, 0, words))
         whole += seen
     return DamageReport(tuple(faults), whole, shards.count)
 

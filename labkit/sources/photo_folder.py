@@ -61,14 +61,12 @@ def scan(
     for path in inside:
         with contextlib.suppress(OSError):  # beside the classes, only a photo is in the wrong place
             if path.is_file() and photo_format(path.open("rb").read(8)):
-                bad.append(
-                    f"{shown(path)} lies outside a class: put each photo into one folder per class inside {folder}"
-                )
+                remedy = f"put each photo into one folder per class inside {folder}"
+                bad.append(f"{shown(path)} lies outside a class: {remedy}")
     if not classes and not bad:
         state = "holds no folder of photos" if inside else "is empty"
-        raise ValueError(
-            f"{folder} {state}: put each class into a folder of its own, {folder.name}/<class>/<photo>.jpg"
-        )
+        remedy = f"put each class into a folder of its own, {folder.name}/<class>/<photo>.jpg"
+        raise ValueError(f"{folder} {state}: {remedy}")
     rows = []
     with bar(None, "checking photos", not progress, delay_s=2) as step:
         for label, place in enumerate(classes):
@@ -156,9 +154,8 @@ def _png_data(file: BinaryIO, name: str) -> int:
     if header[4:8] != b"IHDR" or struct.unpack(">I", header[21:])[0] != zlib.crc32(header[4:21]):
         raise ValueError(f"{name} is a damaged PNG file: its header does not agree with its checksum")
     if header[16:18] == b"\x10\0":
-        raise ValueError(
-            f"{name} is a grey PNG of 16 bits, which libraries turn into 8 bits each in its own way: store it with 8"
-        )
+        ways = "which libraries turn into 8 bits each in its own way: store it with 8"
+        raise ValueError(f"{name} is a grey PNG of 16 bits, {ways}")
     return file.tell()
 
 

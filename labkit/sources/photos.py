@@ -106,9 +106,8 @@ class Photos:
 
     def _only(self, rows: np.ndarray, name: str) -> Photos:
         paths = tuple(self.paths[row] for row in rows)
-        return replace(
-            self, name=name, paths=paths, labels=self.labels[rows], sizes=self.sizes[rows], held_out=self.held_out[rows]
-        )
+        columns = {column: getattr(self, column)[rows] for column in ("labels", "sizes", "held_out")}
+        return replace(self, name=name, paths=paths, **columns)
 
     def files(self) -> Any:
         """Return a ``tf.data.Dataset`` of ``(path string, label int64)``, in order; nothing is read yet."""

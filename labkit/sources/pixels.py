@@ -214,11 +214,8 @@ def _kept(
     size = whole("size", size, 8, 512)
     folder = home() / "pixels" / f"{generator.VERSION}-{key}-{size}"
     rows = [range(first, min(first + PART, count)) for first in range(0, count, PART)]
-    files = {
-        (name, part): folder / name.replace(" ", "_") / f"{part.start}-{part.stop}.npy"
-        for part in rows
-        for name in reads
-    }
+    places = [(folder / name.replace(" ", "_"), name, part) for part in rows for name in reads]
+    files = {(name, part): place / f"{part.start}-{part.stop}.npy" for place, name, part in places}
     parts = {place: _read(file, (len(place[1]), size, size, 3)) for place, file in files.items()}
     missing = [part for part in rows if any(parts[name, part] is None for name in reads)]
     with bar(sum(map(len, missing)), "pixels", not progress or not missing) as step:

@@ -241,10 +241,8 @@ def plan(total_bytes: float, servers: int = 1) -> ShardPlan:
 
 def _fingerprint(photos: Photos) -> str:
     """Return a SHA-256 of the names, sizes and labels: the same wherever the photos' folder lies."""
-    lines = (
-        f"{'/'.join(Path(path).parts[-2:])}\t{size}\t{label}\n"
-        for path, size, label in zip(photos.paths, photos.sizes.tolist(), photos.labels.tolist(), strict=True)
-    )
+    rows = zip(photos.paths, photos.sizes.tolist(), photos.labels.tolist(), strict=True)
+    lines = (f"{'/'.join(Path(path).parts[-2:])}\t{size}\t{label}\n" for path, size, label in rows)
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
@@ -270,10 +268,9 @@ def _kept(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
     if (found := _manifest(place)) is None:
         return {}
     if differs := [key for key in settings if found[key] != settings[key]]:
-        shown = ", ".join(
-            f"{key} {found[key]!r}, not {settings[key]!r}" if key != "inputs" else "other files" for key in differs
-        )
-        raise ValueError(f"{place} holds shards of another packing ({shown}): delete that folder or choose another")
+        said = (f"{key} {found[key]!r}, not {settings[key]!r}" if key != "inputs" else "other files" for key in differs)
+        packing = f"shards of another packing ({', '.join(said)})"
+        raise ValueError(f"{place} holds {packing}: delete that folder or choose another")
     good, bad = {}, []
     for name, entry in found["shards"].items():
         path = place / name

@@ -64,10 +64,9 @@ def caveats(run: Run) -> list[str]:
     if run.job and (profiler.profiled_steps or run.job.steps) < run.job.steps:
         found.append(f"The profiler watched {profiler.profiled_steps:,} of {run.job.steps:,} steps.")
     if profiler.distortion is not None:
-        found.append(
-            f"Recording distorts: it adds {percent(profiler.distortion, digits=0)} to the CPU time of each {run.noun}. "
-            "Trust the order of spans, not their lengths; the remedy may gain less."
-        )
+        added = f"it adds {percent(profiler.distortion, digits=0)} to the CPU time of each {run.noun}"
+        trust = "Trust the order of spans, not their lengths; the remedy may gain less."
+        found.append(f"Recording distorts: {added}. {trust}")
     return found
 
 
@@ -116,11 +115,8 @@ def _slowest(timeline: Timeline) -> str:
     Who comes last waits least. In the recording of one process alone the others have no name.
     """
     own = timeline.accelerator.name.rpartition(" · ")[0]
-    waits = {
-        tuple(lane.name.rpartition(" · ")[::2]): lane.by_category.get("transfer", 0)
-        for lane in timeline.lanes
-        if lane.kind in ("script", "unit") and "transfer" in lane.by_category
-    }
+    meet = [lane for lane in timeline.lanes if lane.kind in ("script", "unit") and "transfer" in lane.by_category]
+    waits = {tuple(lane.name.rpartition(" · ")[::2]): lane.by_category["transfer"] for lane in meet}
     part = max((part for process, part in waits if process == own), key=lambda part: waits[own, part])
     others = {process: ns for (process, its), ns in waits.items() if its == part and process != own}
     last = min(others, key=lambda process: others[process], default="")

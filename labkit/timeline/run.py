@@ -78,7 +78,7 @@ class LoaderFacts(_Checked):
         Processes that may work for it and were not seen, since they began before the recording.
     inside : dict of str to dict of str to float
         Of its calls, by the names of their spans, the share of the time in each function of a library, as in
-        ``h5py Dataset.__getitem__``; sampled.
+        ``h5py Dataset.__getitem__``, and of the reader's own, without the word of one; sampled.
     """
 
     framework: str

@@ -25,20 +25,7 @@ from labkit.timeline.run import Run
 #: What a span was spent on. ``wait`` and ``train`` belong to the consumer,
 #: ``kernel`` and ``copy`` to a device, the others to the input pipeline. ``transfer`` moves data between processes:
 #: pickling, shared memory, pipes, a network of workers. Saved traces hold indices: a new category comes last.
-CATEGORIES = (
-    "wait",
-    "train",
-    "read",
-    "decode",
-    "resize",
-    "map",
-    "batch",
-    "iterator",
-    "copy",
-    "kernel",
-    "other",
-    "transfer",
-)
+CATEGORIES = tuple("wait train read decode resize map batch iterator copy kernel other transfer".split())
 
 #: The owners of a thread of the trace. ``script`` is the program around the consumer, with its epochs and validations.
 #: ``device`` is the accelerator, or a part of it. ``unit`` is a device that is none, or a part of one: the decoder of a
@@ -279,14 +266,9 @@ class Trace:
 
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the trace as JSON (gzip when the name ends in ``.gz``), aside and renamed."""
-        document = {
-            "format": _FORMAT,
-            "run": asdict(self.run),
-            "names": self.names,
-            "threads": self.threads,
-            "columns": {c: getattr(self, c).tolist() for c in self.DTYPES},
-        }
-        return write_aside(path, json.dumps(document))
+        columns = {c: getattr(self, c).tolist() for c in self.DTYPES}
+        tables = {"names": self.names, "threads": self.threads, "columns": columns}
+        return write_aside(path, json.dumps({"format": _FORMAT, "run": asdict(self.run), **tables}))
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Trace:

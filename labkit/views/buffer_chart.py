@@ -55,9 +55,8 @@ def draw(traces: Mapping[int | str, Trace], title: str = "Batches ready in the b
     words = [f"{name}: {held.min()} to {held.max()} batches ready; accelerator idle "
              f"{milliseconds(timeline.idle_ns)} of {milliseconds(timeline.span_ns)} ms"
              for name, timeline, _, held in panels]  # fmt: skip
-    return Picture(
-        functools.partial(_draw, title, panels), title, f"{title}. {'. '.join(words)}.", "\n".join([title, *words])
-    )
+    make = functools.partial(_draw, title, panels)
+    return Picture(make, title, f"{title}. {'. '.join(words)}.", "\n".join([title, *words]))
 
 
 def level(trace: Trace, depth: int | None = None) -> tuple[np.ndarray, np.ndarray]:

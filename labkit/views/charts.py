@@ -104,9 +104,8 @@ def panels(
         low, high = (choose(rows, key=lambda name: rows[name].middle) for choose in (min, max))
         ends.append(f"from {low} ({_number(rows[low].middle)} {unit}) to {high} ({_number(rows[high].middle)} {unit})")
     alt = f"{title}: {len(names)} bar{'s' * (len(names) > 1)}, {'; '.join(ends)}."
-    return Picture(
-        functools.partial(_draw_panels, heading(title, note, most=None), drawn, alike, predicted), title, alt, text
-    )
+    make = functools.partial(_draw_panels, heading(title, note, most=None), drawn, alike, predicted)
+    return Picture(make, title, alt, text)
 
 
 def lines(
@@ -215,9 +214,7 @@ def sweep(
     return lines(x, series, x_label=x_label, y_label=rate, title=title, note=note, ideal=ideal, mark=mark)
 
 
-def points(
-    values: Mapping[str, tuple[float, float]], *, x_label: str, y_label: str, title: str, note: str = ""
-) -> Picture:
+def points(values: Mapping[str, tuple[float, float]], *, x_label: str, y_label: str, title: str) -> Picture:
     """Draw one named point for each pair, both axes from zero unless a value is negative.
 
     Parameters
@@ -225,8 +222,7 @@ def points(
     values : dict of str to (x, y)
     x_label, y_label : str
         Quantity and unit.
-    title, note : str
-        As in `bars`.
+    title : str
 
     Raises
     ------
@@ -240,10 +236,10 @@ def points(
         for name, (x, y) in values.items()
     }
     table = [(name, _number(a), _number(b)) for name, (a, b) in rows.items()]
-    text = _text(title, note, ("", x_label, y_label), table)
+    text = _text(title, "", ("", x_label, y_label), table)
     spots = "; ".join(f"{name} at {_number(a)}, {_number(b)}" for name, (a, b) in rows.items())
     alt = f"{title}: {y_label} against {x_label}. {spots}."
-    frame = functools.partial(_axes, title=title, note=note, x_label=x_label, y_label=y_label)
+    frame = functools.partial(_axes, title=title, note="", x_label=x_label, y_label=y_label)
     return Picture(functools.partial(_draw_points, frame, rows), title, alt, text)
 
 

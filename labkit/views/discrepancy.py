@@ -41,10 +41,8 @@ class Difference(NamedTuple):
 
     def __str__(self) -> str:
         """Return all four on one line."""
-        return (
-            f"max {self.largest:<8.3g} mean {self.mean:<8.3g} "
-            f"differing {self.differing:<6.1%} (by more than 1: {self.above_one:.1%})"
-        )
+        differing = f"differing {self.differing:<6.1%} (by more than 1: {self.above_one:.1%})"
+        return f"max {self.largest:<8.3g} mean {self.mean:<8.3g} {differing}"
 
 
 def between(a: Any, b: Any) -> Difference:

@@ -62,12 +62,9 @@ def draw(runs: Mapping[str, Trace | Timeline], *, title: str) -> Picture:
     if empty := [name for name, line in lines.items() if not line.steps]:
         raise ValueError(f"run {empty[0]!r} has no train step, so there is nothing to draw")
     window = _window(lines)
-    return Picture(
-        lambda look: _figure(lines, title, window, look),
-        title,
-        f"{title}. Accelerator busy: " + ", ".join(f"{name} {line.busy:.0%}" for name, line in lines.items()) + ".",
-        _text(lines, title, window),
-    )
+    busy = ", ".join(f"{name} {line.busy:.0%}" for name, line in lines.items())
+    alt, text = f"{title}. Accelerator busy: {busy}.", _text(lines, title, window)
+    return Picture(lambda look: _figure(lines, title, window, look), title, alt, text)
 
 
 def strips(lines: Mapping[str, Timeline]) -> dict[str, str]:

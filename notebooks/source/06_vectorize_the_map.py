@@ -151,7 +151,7 @@ labkit.show(one, many, labels=("one by one", "compiled"), steps=1)
 # %% [markdown]
 # ## Explain
 #
-# In the upper picture, one step is 128 calls with several operations each. The operations are very short, and almost half of the waiting passes between them, where TensorFlow sets up the next one: this is called [*handing over*](../docs/glossary.md#handing-over). (The profiler notes down each operation, so the recording is slower than the table.) In the lower picture little but handing over is left: one call changes the whole batch; XLA calls its kernel `ExecuteAsyncOnStream`.
+# In the upper picture, one step is 128 calls with several operations each. The operations are very short, and almost half of the waiting passes between them, where TensorFlow sets up the next one: this is called [*handing over*](../docs/glossary.md#handing-over). (The profiler notes down each operation, so the recording is slower than the table.) In the lower picture most of the waiting is handing over: one call changes the whole batch (XLA calls its kernel `ExecuteAsyncOnStream`), and before and behind it no thread works.
 #
 # How much does one call cost? Compare a pipeline without a map and one with a map of a single operation, which changes nothing:
 

@@ -176,17 +176,12 @@ RIGHT += [
     ("2.3", EPOCHS.format(body))
     for body in (
         f"{DECODED}.cache().repeat(count).map(lambda v: v + {NOISE})",
-        f"raw.cache().map(lambda v: v / 255, num_parallel_calls=2).cache().map(lambda v: v + {NOISE}).repeat(count)",
         f"raw.batch(2).map(lambda v: v / 255).cache().unbatch().map(lambda v: v + {NOISE}).repeat(count)",
         f"raw.map(lambda v: (v, v / 255)).cache().map(lambda _, v: v + {NOISE}).repeat(count)",
         f"tf.data.Dataset.zip((tf.data.Dataset.from_tensors(0.0).repeat().map(lambda _: {NOISE}),"
         f" {DECODED}.cache().repeat(count))).map(lambda a, b: a + b)",
-        f"(lambda kept: tf.data.Dataset.range(count).flat_map(lambda _: kept.map(lambda v: v + {NOISE})))"
-        f"({DECODED}.cache())",
         f"tf.data.Dataset.zip((raw, tf.data.Dataset.from_tensors(255.0).repeat())).map(lambda v, w: v / w).cache()"
         f".map(lambda v: v + {NOISE}).repeat(count)",
-        f"(lambda g: {DECODED}.cache().map(lambda v: v + g.uniform([], 0, 0.001)).repeat(count))"
-        "(tf.random.Generator.from_seed(1))",
     )
 ]
 

@@ -277,6 +277,7 @@ def test_a_drill_has_what_it_is_said_to_have_and_nothing_else(key):
 # -- programs that try -----------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.random
 def test_a_drill_is_solved_from_its_recording_and_not_by_its_code_or_its_sentence(benchmark):
     """A smaller version of the benchmark: few drills, and few to learn from."""

@@ -246,7 +246,7 @@ def opened(chromium, panel, kernel=None):
 
 
 @pytest.mark.browser
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_every_row_is_a_button_that_sets_all_sliders_and_all_of_it_fits_on_a_small_screen(name, chromium):
     explorer = explorers.explore(name)

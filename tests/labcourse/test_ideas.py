@@ -176,12 +176,6 @@ def test_what_waits_for_storage_is_hollow_and_what_works_is_filled(name, theme):
     assert ("(waits)" in picture.text) == hollow
 
 
-def test_reads_wait_and_decoding_works():
-    blocks = {n: [b for g in ideas.sketch(n).groups for lane in g.lanes.values() for b in lane] for n in ("03", "04")}
-    assert {b.hollow for b in blocks["03"] if b.kind == "read"} == {True}
-    assert {b.hollow for b in blocks["04"] if b.kind == "decode"} == {False}
-
-
 def test_an_interval_of_one_takes_fewer_cycles_than_an_interval_of_two():
     one, two = ideas.sketch("08").groups
     assert [b.start for b in one.lanes["load"]] == [0, 1, 2]

@@ -158,7 +158,6 @@ def test_what_is_measured_as_nothing_has_no_error_in_percent():
     [
         (lambda: predictions.commit("02.gain", 2, unit="furlongs"), r"unit is 'furlongs'; allowed: times, share"),
         (lambda: predictions.commit("../gain", 2), r"the name of a prediction is '\.\./gain'; allowed: notebook"),
-        (lambda: predictions.commit(2, 2), r"the name of a prediction is 2; allowed"),
         (lambda: predictions.review("09.none", measured=1), r"no prediction is called '09\.none'; committed: 01\.x"),
         (lambda: predictions.review("01.x", measured="fast"), r"measured of 01\.x is 'fast'; allowed: a number"),
         (lambda: predictions.review("01.x", measured=[]), r"measured of 01\.x is empty; allowed"),
@@ -166,10 +165,8 @@ def test_what_is_measured_as_nothing_has_no_error_in_percent():
         (lambda: predictions.review("01.x", measured=Speedup(2, 1, 3, "", 5)), r"counts in times; .*committed in ms"),
         (lambda: predictions.forget("09.none"), r"no prediction is called '09\.none'; committed: 01\.x"),
         (lambda: predictions.curve("02.c", ..., at=[1]), r"at is \[1\.0\]; allowed: two numbers or more, rising"),
-        (lambda: predictions.curve("02.c", ..., at=[2, 1]), r"at is .*rising"),
         (lambda: predictions.curve("02.c", ..., at=["a", "b"]), r"a place is 'a'; allowed: a number"),
         (lambda: predictions.cause("02.c", ..., among=["one"]), r"among is .*two different words"),
-        (lambda: predictions.cause("02.c", ..., among="ab"), r"among is .*two different words"),
     ],
 )
 def test_what_is_no_prediction_is_refused_in_one_sentence(call, words):
@@ -280,9 +277,7 @@ def test_forgetting_leaves_nothing_behind(tmp_path):
         (lambda: predictions.commit("01.x", 1.5, unit="share"), r"for 1\.5 % write 0\.015\."),
         (lambda: predictions.commit("01.x", 155, unit="share"), r"is 155; allowed: a number from 0 to 1"),
         (lambda: predictions.commit("01.x", "two"), r"01\.x is 'two'; allowed: a number of 0"),
-        (lambda: predictions.commit("01.x", True), r"is True; allowed"),
         (lambda: predictions.commit("01.x", math.nan), r"is nan; allowed"),
-        (lambda: predictions.commit("01.x", -1), r"is -1; allowed"),
         (lambda: predictions.curve("01.x", [1, 2], at=[1, 2, 4]), r"allowed: a list of 3 numbers, for 1, 2, 4"),
         (lambda: predictions.curve("01.x", 3, at=[1, 2]), r"is 3; allowed: a list of 2 numbers"),
         (lambda: predictions.curve("01.x", [1, ...], at=[1, 2]), r"01\.x at 2 is Ellipsis; allowed: a number"),
@@ -330,7 +325,6 @@ def test_an_answer_that_is_none_leaves_the_one_before():
         (Speedup(1.9, 1.5, 2.5, "3 of 3 rounds faster, too few to be sure", 3), "not judged", "3 rounds are too few"),
         (Speedup(1.9, math.nan, math.nan, "one repeat", 1), "not judged", "measured once"),
         (1.9, "not judged", "measured once, and has no interval"),
-        ([1.8, 1.9, 2.0, 2.1], "not judged", "4 rounds are too few"),
         (Speedup(4, 2.9, 5.1, "faster", 7), "cannot be told", "wide enough to hold it"),
         (Speedup(1.9, 1.8, 2.0, "faster", 7), "too high", "58 % above"),
         (Speedup(1.9, 0.9, 2.8, "5 of 7 rounds faster: undecided", 7), "too high", "58 % above"),

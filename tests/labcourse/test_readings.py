@@ -364,19 +364,6 @@ def test_a_reading_is_an_exercise_of_the_gradebook(monkeypatch):
     assert "04.1" in gradebook.solved()
 
 
-def test_in_colab_the_page_calls_the_kernel(colab, monkeypatch):
-    called = {}
-    monkeypatch.setattr(colab, "register_callback", called.__setitem__)
-    monkeypatch.setattr(colab, "enable_custom_widget_manager", lambda: None)
-    made = labcourse.read("00.2")
-    monkeypatch.setattr("IPython.display.publish_display_data", lambda data: None)
-    made._ipython_display_()
-    (name,) = called
-    assert f'invokeFunction("{name}", [detail]' in made.html()
-    called[name]({"number": "00.2", "part": "", "value": 4})
-    assert labcourse.check("00.2").passed
-
-
 HEAR = "window.heard = []; document.addEventListener('labkit-reading', ({ detail }) => heard.push(detail))"
 
 

@@ -118,13 +118,10 @@ def test_no_id_is_in_what_a_variant_says():
     ("arguments", "word"),
     [
         (("",), "id of a student"),
-        ((3,), "id of a student"),
         (("s", 3), "problem is 3"),
         (("s", "p", None), "course is"),
-        (("\u200b",), "id of a student"),
         (("\ufeff \t\x00",), "id of a student"),
         (("\ud800",), r"the id of a student is '\\ud800', which holds half a character"),
-        (("s", "\udfff"), r"problem is '\\udfff', which holds half a character"),
         (("s", "p", "\ud800"), r"course is '\\ud800', which holds half a character"),
     ],
     ids=ascii,

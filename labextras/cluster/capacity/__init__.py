@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from labextras.cluster.capacity.fleet import FLEETS, Fleet, Simulated, simulate
-from labextras.cluster.capacity.planned_cluster import MOST_ACCELERATORS, Answer, Setting, chosen
+from labextras.cluster.capacity.planned_cluster import MOST_ACCELERATORS, Answer, Named, Setting, chosen
 from labkit.common.table import Table
 from labkit.recording.accelerators import PRESETS as PUBLISHED
 from labkit.views.picture import Picture
@@ -57,9 +57,6 @@ class CapacityPlan(Answer):
         Accelerators first.
     """
 
-    setting: Setting
-    name: str
-    source: str
     resources: tuple[Resource, ...]
 
     @property
@@ -164,15 +161,12 @@ class CapacityPlan(Answer):
     def stall(self) -> Picture:
         """Draw how many accelerators are bought and how many of them work, against their number: the cost of stall."""
         plans = self.sweep()
-        series = {
-            "bought": [float(p.setting.accelerators) for p in plans],
-            "at work": [p.setting.accelerators * p.busy for p in plans],
-        }
-        return self._drawn(plans, series, "accelerators", "the cost of the stall")
+        bought = [float(p.setting.accelerators) for p in plans]
+        working = [p.setting.accelerators * p.busy for p in plans]
+        series = {"bought": bought, "at work": working}
+        return self._drawn(plans, series, "accelerators", "the cost of the stall", "Modelled.")
 
-    def _drawn(
-        self, plans: list[Any], series: dict[str, list[float]], y: str, what: str, note: str = "Modelled."
-    ) -> Picture:
+    def _drawn(self, plans: list[Any], series: dict[str, list[float]], y: str, what: str, note: str) -> Picture:
         x, x_label = [p.setting.accelerators for p in plans], "accelerators (as many on each host, one storage service)"
         return self.against(x, series, what, x_label=x_label, y_label=y, note=note, log_x=True)
 
@@ -180,7 +174,7 @@ class CapacityPlan(Answer):
 _MIXED = PUBLISHED["V100 mixed"]
 
 #: Plans by name: what they change of `Setting`, and where it is written.
-PRESETS: dict[str, tuple[dict[str, Any], str]] = {
+PRESETS: Named = {
     "DGX-1V": (
         {"accelerators": 8, "cores_per_accelerator": 5.0, "accelerator": "V100 mixed", "cache_gb_per_host": 500.0},
         "40 cores for 8 V100: GTC 2019, session S9925; "

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from labextras.cluster.capacity.planned_cluster import Answer, Setting, chosen
+from labextras.cluster.capacity.planned_cluster import Answer, Named, Setting, chosen
 from labkit.common.numbers import number, one_of, ranged, whole
 from labkit.simulate.clock import MOVE, SLEEP, WAIT, Clock, Process
 from labkit.views.picture import Picture
@@ -258,10 +258,6 @@ class Simulated(Answer):
         What it is called, and where its numbers come from.
     """
 
-    setting: Fleet
-    name: str
-    source: str
-
     @cached_property
     def _run(self) -> _FleetJob:
         return _FleetJob(self.setting)
@@ -399,11 +395,9 @@ class Simulated(Answer):
 
     def limits(self) -> Picture:
         """Draw how busy accelerators and workers are, against the number of workers."""
-        series = {
-            "accelerators": [100 * one.busy for one in self.sweep],
-            "workers": [100 * one.workers_busy for one in self.sweep],
-        }
-        return self._drawn(series, "busy (%)", "who is busy")
+        accelerators = [100 * one.busy for one in self.sweep]
+        workers = [100 * one.workers_busy for one in self.sweep]
+        return self._drawn({"accelerators": accelerators, "workers": workers}, "busy (%)", "who is busy")
 
     def stall(self) -> Picture:
         """Draw the price of an epoch against the number of workers; its length where there are no prices."""
@@ -424,7 +418,7 @@ _SOURCE = (
 )
 
 #: Fleets by name: what they change of `Fleet`, and where it is written.
-FLEETS: dict[str, tuple[dict[str, Any], str]] = {
+FLEETS: Named = {
     "8 accelerators": (_A100 | {"accelerators": 8, "hosts": 1, "workers": 2}, _SOURCE),
     "64 accelerators": (
         _A100 | {"accelerators": 64, "hosts": 8, "workers": 12, "storage_mb_s": 10_000.0},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -17,14 +17,11 @@ _PLOT = 1.45
 #: The most accelerators of a plan.
 MOST_ACCELERATORS = 1_000_000
 
+#: By name: what a preset changes, and where it is written.
+Named = dict[str, tuple[dict[str, Any], str]]
 
-def chosen(
-    kind: type,
-    name: str,
-    presets: Mapping[str, tuple[dict[str, Any], str]],
-    preset: str | None,
-    changes: Mapping[str, Any],
-) -> tuple[Any, str, str]:
+
+def chosen(kind: type, name: str, presets: Named, preset: str | None, changes: dict[str, Any]) -> tuple[Any, str, str]:
     """Return a setting of a kind, made of a preset and its changes, with its name, `name` without one, and its source.
 
     Raises
@@ -96,10 +93,7 @@ class Setting:
         """Refuse what is no plan, in one sentence."""
         check_ranges(self)
         _ = self.rate
-        if self.hosts > self.accelerators:
-            most = self.accelerators
-            allowed = f"1 to {most}, each host has one or more"
-            raise ValueError(f"hosts is {self.hosts}, more than the {most} accelerators; allowed: {allowed}")
+        whole("hosts", self.hosts, 1, self.accelerators, other="(each has one accelerator or more)")
         if self.images < self.shards:
             less = f"would hold less than an image of {self.image_kb:g} kB each; allowed: fewer of them, or more data"
             raise ValueError(f"{self.shards:,} shards of {self.dataset_gb:g} GB {less}")
@@ -142,14 +136,20 @@ class Setting:
         return min(1.0, self.cache_gb_per_host * self.hosts / self.dataset_gb)
 
 
+@dataclass(frozen=True, repr=False)
 class Answer:
-    """What a plan and a simulation show alike."""
+    """What a plan and a simulation show alike.
 
+    Parameters
+    ----------
+    setting : Setting
+    name, source : str
+        What it is called, and where its numbers come from.
+    """
+
+    setting: Any
     name: str
-    advice: str
-    assumptions: tuple[str, ...]
-    headline: Callable[[], str]
-    limits: Callable[[], Any]
+    source: str
 
     def told(self, source: str, *rows: str) -> str:
         """Return name and source, headline, the rows of a table, advice and assumptions as text."""

@@ -81,11 +81,9 @@ class Decoder:
     """
 
     def __init__(self, engine: Engine | None = None) -> None:
-        import pyopencl as cl
-
         self.engine = Engine() if engine is None else engine
         self._kernels = {name: self.engine.kernel(name) for name in ("jpeg_entropy", "jpeg_idct", "jpeg_color")}
-        self._cpu = bool(self.engine.device.type & cl.device_type.CPU)
+        self._cpu = bool(self.engine.device.type & drivers.claim().device_type.CPU)
         self.buffers: dict[str, Any] = {}
 
     def decode(self, images: Sequence[bytes]) -> Decoded:
@@ -117,8 +115,7 @@ class Decoder:
                 for i, (width, height, _, _, begin, *_) in enumerate(batch.rows.tolist()):
                     if width:
                         # An array for each image: Python reuses memory of this size, and returns that of a batch.
-                        result[i] = np.empty((height, width, 3), np.uint8)
-                        result[i].reshape(-1)[:] = pixels[begin : begin + result[i].size]
+                        result[i] = pixels[begin : begin + 3 * height * width].reshape(height, width, 3).copy()
         for i, state in enumerate(states):
             if state.where == "host":
                 result[i], states[i] = host.decode(images[i], state)
@@ -202,9 +199,9 @@ class Decoder:
 
     def _put(self, name: str, array: np.ndarray) -> Any:
         """Copy an array into the buffer of this name."""
-        cl = drivers.claim()
         buffer = self._buffer(name, array.nbytes)
-        self.engine.note("upload", cl.enqueue_copy(self.engine.queue, buffer, array, is_blocking=False))
+        copied = drivers.claim().enqueue_copy(self.engine.queue, buffer, array, is_blocking=False)
+        self.engine.note("upload", copied)
         return buffer
 
 

@@ -289,10 +289,8 @@ def intervals(data: bytes, frame: Frame) -> list[tuple[int, int, int, int]]:
         raise Damaged(code, f"{len(marks)} restart markers of {wanted} before the scan ends at byte {stop}", stop)
     starts = [frame.start, *(mark + 2 for mark in marks)]
     firsts = range(0, total, frame.restart)
-    return [
-        (start, end, first, min(frame.restart, total - first))
-        for start, end, first in zip(starts, [*marks, len(data)], firsts, strict=True)
-    ]
+    counts = [min(frame.restart, total - first) for first in firsts]
+    return list(zip(starts, [*marks, len(data)], firsts, counts, strict=True))
 
 
 def padding(data: bytes, at: int, end: int) -> int:

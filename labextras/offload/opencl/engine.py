@@ -81,7 +81,6 @@ class Engine:
         BuildError
             If the file does not compile.
         """
-        cl = drivers.claim()
         file = file or name.removesuffix("_task")
         if file not in self._programs:
             folder = shipped.folder("kernels")
@@ -90,7 +89,7 @@ class Engine:
                 files = ", ".join(sorted(p.stem for p in folder.glob("*.cl")))
                 raise ValueError(f"there is no kernel file {file!r}; there are: {files}")
             self._programs[file] = self.build(path.read_text(encoding="utf-8"), path.name)
-        return cl.Kernel(self._programs[file], name)
+        return drivers.claim().Kernel(self._programs[file], name)
 
     def build(self, source: str, title: str = "the kernel", options: str = "") -> Any:
         """Return the program of `source`, compiled for this device.
@@ -115,9 +114,7 @@ class Engine:
 
     def log(self, program: Any, title: str = "kernel.cl") -> str:
         """Return the messages of the compiler about a program, with `title` for the name of its temporary file."""
-        import pyopencl as cl
-
-        log = program.get_build_info(self.device, cl.program_build_info.LOG)
+        log = program.get_build_info(self.device, drivers.claim().program_build_info.LOG)
         # PoCL writes the name of a temporary file, Intel's runtime a number.
         return re.sub(r"(?m)([^\s:]*\.cl|^\d+):(?=\d+)", f"{title}:", log.strip())
 
@@ -142,12 +139,10 @@ class Engine:
 
         Done when it returns: `array` may change afterwards.
         """
-        import pyopencl as cl
-
         array = np.ascontiguousarray(array)
         buffer = self.empty(array.nbytes)
         if array.nbytes:
-            self.note("upload", cl.enqueue_copy(self.queue, buffer, array, is_blocking=True))
+            self.note("upload", drivers.claim().enqueue_copy(self.queue, buffer, array, is_blocking=True))
         return buffer
 
     def download(self, buffer: Any, array: np.ndarray) -> np.ndarray:
@@ -208,12 +203,10 @@ class Engine:
         OpenCL's clock of a device counts from no particular moment. A marker is enqueued between two stamps of the
         host's clock: it starts after one and ends before the other, so that the difference lies between two bounds.
         """
-        import pyopencl as cl
-
         low, high = [], []
         for _ in range(_MARKERS):
             before = time.time_ns()
-            marker = cl.enqueue_marker(self.queue)
+            marker = drivers.claim().enqueue_marker(self.queue)
             marker.wait()
             after = time.time_ns()
             low.append(before - marker.profile.start)

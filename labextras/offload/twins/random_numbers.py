@@ -129,8 +129,5 @@ def draws(
         Factors lie between the two.
     """
     drawn = words(seed, counter, np.arange(count))
-    return RandomDraws(
-        drawn[:, FLIP] < np.uint32(2**31),
-        uniform(drawn[:, BRIGHTNESS], -brightness, brightness),
-        uniform(drawn[:, SATURATION], *saturation),
-    )
+    delta = uniform(drawn[:, BRIGHTNESS], -brightness, brightness)
+    return RandomDraws(drawn[:, FLIP] < np.uint32(2**31), delta, uniform(drawn[:, SATURATION], *saturation))

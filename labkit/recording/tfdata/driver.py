@@ -265,9 +265,8 @@ class Session(contextlib.AbstractContextManager):
                     warnings.warn(f"the file of the profiler is not kept: {os_sentence(error)}", stacklevel=2)
             return xplane.read(files[0])
         except self._errors.OpError as error:
-            raise RecordingError(
-                f"TensorFlow's profiler could not be stopped and saved: {error_text(error)[:300]}"
-            ) from error
+            words = f"TensorFlow's profiler could not be stopped and saved: {error_text(error)[:300]}"
+            raise RecordingError(words) from error
         except KeyboardInterrupt:  # TensorFlow keeps a session whose end was interrupted
             self._end()
             raise
@@ -401,9 +400,8 @@ def check_length(dataset: Any, steps: int | None, label: str) -> None:
         If `steps` is None and the dataset never ends.
     """
     if steps is None and int(dataset.cardinality()) == -1:
-        raise ValueError(
-            f"steps is None, which means to the end, and {label} never ends (repeat()); allowed: a number of steps"
-        )
+        endless = f"{label} never ends (repeat()); allowed: a number of steps"
+        raise ValueError(f"steps is None, which means to the end, and {endless}")
 
 
 def known_steps(dataset: Any, steps: int | None, warmup: int) -> int | None:
@@ -477,9 +475,8 @@ class _Driver:
             if self.session.owns(error):
                 raise
             name = getattr(self.accelerator, "name", type(self.accelerator).__name__)
-            raise RecordingError(
-                f"the train step of {name} failed at {where} of {self.label}: {error_text(error)[:300]}"
-            ) from error
+            words = f"the train step of {name} failed at {where} of {self.label}: {error_text(error)[:300]}"
+            raise RecordingError(words) from error
 
     def warm_up(self, steps: int | None, max_events: int | None) -> int:
         """Run the first batch and the rest of the warm-up; return how many steps can be watched.
@@ -498,12 +495,9 @@ class _Driver:
             self.run.noun = "element" if self.run.one_image else work.noun(batch, self.dataset)
             if self.is_modelled:
                 self.run.misfit = self.accelerator.misfit(batch, self.run.noun, self.run.batch_size)
-            self.seen = {
-                "padded": work.padded_share(self.dataset, batch),
-                "element": work.element(batch, self.run.batch_size),
-                "pixels": work.sample(batch),
-                **work.settings(self.dataset),
-            }
+            padded, element = work.padded_share(self.dataset, batch), work.element(batch, self.run.batch_size)
+            told = {"pixels": work.sample(batch), **work.settings(self.dataset)}
+            self.seen = {"padded": padded, "element": element, **told}
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
         if hasattr(self.accelerator, "prepare"):
@@ -617,10 +611,8 @@ class _Driver:
     def too_short(self, batches: int) -> str:
         if self.whole_epoch:
             return f"{self.label} is empty when it is iterated anew, as a whole epoch is after the warm-up"
-        return (
-            f"{self.label} ended after {batches} {'batch' if batches == 1 else 'batches'}; "
-            f"a recording needs more than the {self.warmup} of its warm-up"
-        )
+        ended = f"{self.label} ended after {batches} {'batch' if batches == 1 else 'batches'}"
+        return f"{ended}; a recording needs more than the {self.warmup} of its warm-up"
 
 
 def check_keep(keep: Any) -> None:

@@ -138,11 +138,8 @@ def _trace(data: bytes) -> Trace:
     digits = [re.sub(r"\d+", lambda m: m[0].zfill(8), thread.name) for thread in found.threads]
     keys = [(kinds.index(t.kind), t.name != IN_CONSUMER, d) for t, d in zip(found.threads, digits, strict=True)]
     order = sorted(range(len(keys)), key=keys.__getitem__)
-    found = replace(
-        found,
-        thread=np.argsort(np.array(order, np.int32)).astype(np.int32)[found.thread],
-        threads=tuple(found.threads[i] for i in order),
-    )
+    place = np.argsort(np.array(order, np.int32)).astype(np.int32)
+    found = replace(found, thread=place[found.thread], threads=tuple(found.threads[i] for i in order))
     node_names = {path: name for one in host for path, name in one.node_names().items()}
     profile = Profile(events=events, copied_bytes=dict(copied), allocated_bytes=allocated, begun=begun)
     return found.with_run(profiler=profile, node_names=node_names)
@@ -158,9 +155,8 @@ def _times(events: xspace.Events, lines: list[xspace.EventLine], base_ns: int | 
     origin_ns = np.zeros(len(lines) + 1, np.int64)
     for i, line in enumerate(lines):
         if base_ns is None and len(line.sizes) and abs(line.timestamp_ns) < 10**17:
-            raise xspace.Malformed(
-                "its times are relative, and the start they refer to (profile_start_time) is missing"
-            )
+            words = "its times are relative, and the start they refer to (profile_start_time) is missing"
+            raise xspace.Malformed(words)
         relative = base_ns is not None and line.timestamp_ns < base_ns // 2
         origin_ns[i] = line.timestamp_ns + (base_ns if relative else 0)
     return origin_ns[events.line] + events.start_ps // 1000, origin_ns[events.line] + events.end_ps // 1000
@@ -254,9 +250,8 @@ class _HostPlane:
         events = self.events
         if not len(shared):
             return np.zeros(0, bool)
-        ours, theirs, process = (
-            self._flags(t) for t in (lambda n: n.startswith(_CAPTURED), _CALL.__eq__, (_PROCESS, _DONE).__contains__)
-        )
+        tests = (lambda name: name.startswith(_CAPTURED)), _CALL.__eq__, (_PROCESS, _DONE).__contains__
+        ours, theirs, process = map(self._flags, tests)
         found = xspace.events(self.plane.lines, self.ids, ours | theirs | process)
         used = np.flatnonzero(~process[found.name] | np.isin(found.line, events.line[shared]))
         call = np.zeros(len(found.line), np.int64)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from labkit.advice import NOBODY, Facts
-from labkit.advice.rule import MAY_TAKE_TURNS, TURNS
+from labkit.advice.rule import MAY_TAKE_TURNS, TURNS, UNLESS
 from labkit.timeline.causes import thresholds
 from labkit.timeline.causes.effort import Effort, computed
 from labkit.timeline.causes.node_work import NodeWork, in_loop, is_map
@@ -256,6 +256,7 @@ class Pipeline:
             "several": "more" if interleaved else "several",
             "waits": waits,
             "unclear": unclear,
+            "unless": UNLESS if waits and not one else "",
             "pool": threads if narrow else 0,
             "few_calls": max(called) if few else 0,
             "writes_cache": blame == "FileCacheImpl" and any(map(work.below, work.of(blame))),

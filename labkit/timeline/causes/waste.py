@@ -48,7 +48,8 @@ def thrown_away(took: Mapping[str, int], work: NodeWork, run: Run, steps: int) -
     for op in sorted(took, key=took.get, reverse=True) if delivered and elements else ():
         places = [name for name in work.counts if short_op(name) == op and name in run.made]
         # Of a step, because the window cuts some calls off.
-        runs = {name: max(1, round(work.counts[name] / elements * batch)) / batch for name in places}
+        each = {name: work.counts[name] / elements * batch for name in places}
+        runs = {name: (round(n) if n >= 1 else 1 / max(1, round(1 / max(n, 1e-9)))) / batch for name, n in each.items()}
         made = {name: Made(n * run.made[name].values, n * run.made[name].bytes) for name, n in runs.items()}
         most = max(made, key=lambda name: made[name].values, default=None)
         if took[op] < least or most is None:

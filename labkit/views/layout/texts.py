@@ -123,11 +123,10 @@ def tables(number: int, run: dict[str, Any], timeline: Timeline, texts: dict[int
     prefix, count = f"{run['label']}: " if run["label"] else "", f"{len(gaps):,} gap{'s' * (len(gaps) != 1)}"
     above = f"{prefix}{longest}{count} of the {timeline.accelerator.name.rpartition(' · ')[2]}"
     unit = "cycles" if timeline.run.of_cycles else "ms"
-    both = (
-        Table(("lane", "kind", "busy", "spans", "time by kind of work"), lanes, caption=f"{prefix}lanes", styled=False),
-        Table(("gap", f"starts at, {unit}", f"lasts, {unit}", "step", last), rows, caption=above, styled=False),
-    )
-    return "".join(table._repr_html_() for table in both)
+    head = ("lane", "kind", "busy", "spans", "time by kind of work")
+    one = Table(head, lanes, caption=f"{prefix}lanes", styled=False)
+    other = Table(("gap", f"starts at, {unit}", f"lasts, {unit}", "step", last), rows, caption=above, styled=False)
+    return one._repr_html_() + other._repr_html_()
 
 
 def parts(parts_ns: dict[str, int]) -> str:

@@ -51,33 +51,6 @@ def _without_a_thread(iterable, depth):
             yield ahead.popleft()
 
 
-def _by_semaphore(iterable, depth):
-    room, ready, stopped = threading.Semaphore(depth), queue.SimpleQueue(), threading.Event()
-
-    def load():
-        try:
-            for element in iterable:
-                while not room.acquire(timeout=0.05):
-                    if stopped.is_set():
-                        return
-                if stopped.is_set():
-                    return
-                ready.put(("element", element))
-            ready.put(("end", None))
-        except BaseException as error:
-            ready.put(("error", error))
-
-    threading.Thread(target=load).start()
-    try:
-        while (kind := ready.get())[0] != "end":
-            if kind[0] == "error":
-                raise kind[1]
-            room.release()
-            yield kind[1]
-    finally:
-        stopped.set()
-
-
 def _by_futures(iterable, depth):
     source, end = iter(iterable), object()
     with ThreadPoolExecutor(1) as pool:
@@ -106,11 +79,10 @@ WRONG = {
         (_buffered(end=(None,)), "None is an element like any"),
         (_without_a_thread, "start a thread that loads"),
         (_buffered(room=lambda depth: 0), "has no room for them"),
-        (_buffered(room=lambda depth: depth + 1), "has no room for them"),
         (_buffered(room=lambda depth: 1), "2 of 3 elements are"),
         (_buffered(errors=False), "saw a normal end"),
         (_buffered(), "in a finally, tell it"),
     ]
 }
 
-RIGHT = {"02.2": [_by_semaphore, _by_futures]}
+RIGHT = {"02.2": [_by_futures]}

@@ -92,7 +92,6 @@ WRONG = {
         (_interleaved(cycle_length=3, num_parallel_calls=3), "block_length"),
         (_interleaved(cycle_length=2, block_length=3, num_parallel_calls=2), "swapped"),
         (_interleaved(cycle_length=3, block_length=2, num_parallel_calls=1, deterministic=True), "at the same time"),
-        (lambda paths, open_shard: _RIGHT(paths, open_shard).cache(), "cache() is left in your"),
     ],
     "03.3": [
         (_one_at_a_time, "one scan is fetched after the"),
@@ -101,11 +100,9 @@ WRONG = {
         (_fed(calls=16), "more fetches have to be"),
         (_without_prefetch, "what stands behind the batch"),
         (_fed(ahead=50), "8.8 GB of scans are held"),
-        (_fed(deterministic=False), "keep it"),
         (_batched_first, "num_parallel_calls=40: there are 4 GB"),
         (_in_an_interleave, "a map fetches it"),
         (lambda scans, fetch, prepare: scans.map(fetch).batch(8), "prepare is never called"),
-        (lambda scans, fetch, prepare: _fed()(scans, fetch, prepare).take(60), "take(60) is left in"),
     ],
 }
 

@@ -77,14 +77,6 @@ def _completed(function, items, calls):
             yield one.result()
 
 
-def _one_by_one(function, items, calls):
-    from concurrent.futures import ThreadPoolExecutor
-
-    with ThreadPoolExecutor(calls) as pool:
-        for item in items:
-            yield pool.submit(function, item).result()
-
-
 def _futures(function, items, calls):
     from concurrent.futures import ThreadPoolExecutor
 
@@ -103,19 +95,6 @@ def _in_chunks(function, items, calls):
             yield from pool.map(function, chunk)
 
 
-def _room_first(function, items, calls):
-    """Make room before the next item is submitted, not after it."""
-    from concurrent.futures import ThreadPoolExecutor
-
-    waiting = []
-    with ThreadPoolExecutor(calls) as pool:
-        for item in items:
-            if len(waiting) == calls:
-                yield waiting.pop(0).result()
-            waiting.append(pool.submit(function, item))
-        yield from (one.result() for one in waiting)
-
-
 WRONG = {
     "04.3": [
         (lambda dataset, function: dataset.batch(2).unbatch().shuffle(1), "not applied"),
@@ -132,7 +111,6 @@ WRONG = {
     ],
     "04.4": [
         (lambda function, items, calls: map(function, items), "one call waits for the end"),
-        (_one_by_one, "one call waits for the end"),
         (_pool_map, "14 items were taken and not delivered yet"),
         (lambda function, items, calls: _pooled(function, items, calls, ahead=3), "6 items were taken"),
         (_completed, "in another order"),
@@ -148,5 +126,5 @@ RIGHT = {
         _known_length,
         lambda dataset, function: functools.partial(dataset.map, num_parallel_calls=-1, deterministic=True)(function),
     ],
-    "04.4": [_in_chunks, _room_first],
+    "04.4": [_in_chunks],
 }

@@ -106,15 +106,6 @@ def _to_the_longest_of_all(lines, clean, lookup, size):
     return _RIGHT(lines, clean, lookup, 1000).unbatch().batch(size)
 
 
-def _any_order(lines, clean, lookup, size):
-    import tensorflow as tf
-
-    def encode(text):
-        return lookup(tf.strings.split(clean(text)).to_tensor(""))
-
-    return lines.batch(size).map(encode, num_parallel_calls=1, deterministic=False)
-
-
 def _filled_last(lines, clean, lookup, size):
     """Look up words of lines of several lengths, and fill up the numbers."""
     import tensorflow as tf
@@ -141,7 +132,6 @@ WRONG = {
         (_to_the_longest_of_all, "the longest line of its"),
         (_encoded(fill="[UNK]"), "filled up with 1"),
         (_encoded(drop=True), "the last batch is lost"),
-        (_any_order, "the order may vary"),
     ],
 }
 

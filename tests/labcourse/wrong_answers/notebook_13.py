@@ -125,7 +125,6 @@ WRONG = {
         (lambda length, workers, worker: [*range(worker, length, workers), *range(worker, length, workers)], "twice"),
         (lambda length, workers, worker: length // workers, "3 workers: return the list of the numbers, not int"),
         (lambda length, workers, worker: itertools.count(worker, workers), "does your list have an end"),
-        (lambda length, workers, worker: str(list(range(worker, length, workers))), "not str"),
     ],
     "13.3": [
         (_loader(dataset=lambda photos, batch, workers: photos[:12]), "never comes"),

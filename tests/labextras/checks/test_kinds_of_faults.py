@@ -108,7 +108,6 @@ def mirrored(images, label):
 
 
 TRAIN, TEST = pairs(1), pairs(8, 32)
-ROWS = np.random.default_rng(9).normal(0, 1, [COUNT, 5]).astype("float32")
 
 
 def rows(seed, scale=1.0):
@@ -131,11 +130,6 @@ def given(dataset, **options):
 TWINS = {
     "NaN in a column": Twins("finite", given(table(age=with_age(np.nan))), given(table())),
     "infinity in a column": Twins("finite", given(table(age=with_age(np.inf)).batch(8)), given(table().batch(8))),
-    "NaN in labels": Twins(
-        "finite",
-        given(slices((ROWS, with_age(np.nan)))),
-        given(slices((ROWS, with_age(30)))),
-    ),
     "a column that is not filled in": Twins(
         "constant", given(table(age=np.zeros(COUNT, "float32"))), given(table(weight=np.ones(COUNT, "float32")))
     ),
@@ -179,11 +173,6 @@ TWINS = {
     "an order that only splits": Twins(
         "order", given(pairs().shuffle(COUNT, reshuffle_each_iteration=False).batch(8)), given(halves(False)[1])
     ),
-    "an augmentation that is kept": Twins(
-        "random",
-        given(pairs().map(brighter).cache().shuffle(COUNT)),
-        given(pairs().cache().shuffle(COUNT).map(brighter)),
-    ),
     "one brightness for a batch": Twins(
         "alike",
         given(pairs().batch(8).map(lambda x, y: (x + tf.random.uniform([], -0.3, 0.3), y)), reference=pairs()),
@@ -193,11 +182,6 @@ TWINS = {
         "alike",
         given(pairs().batch(6).map(mirrored), reference=pairs()),
         given(pairs().map(mirrored).batch(6), reference=pairs()),
-    ),
-    "repeated and lost": Twins(
-        "once",
-        given(slices(photos() / 255).repeat(2).shuffle(2 * COUNT, seed=2), count=COUNT, steps=None),
-        given(slices(photos() / 255).shuffle(COUNT, seed=2), count=COUNT),
     ),
     "the same rest in each epoch": Twins(
         "count",

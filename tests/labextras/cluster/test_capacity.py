@@ -168,7 +168,7 @@ def test_the_cost_of_the_stall_is_the_distance_of_two_lines():
     ("make", "changes", "words"),
     [
         (capacity.plan, {"accelerators": 0}, r"accelerators is 0; allowed: a whole number from 1 to 1,000,000"),
-        (capacity.plan, {"hosts": 9}, r"hosts is 9, more than the 8 accelerators; allowed: 1 to 8"),
+        (capacity.plan, {"hosts": 9}, r"hosts is 9; allowed: a whole number from 1 to 8 .each has one"),
         (capacity.plan, {"storage_mb_s": math.inf}, r"storage_mb_s is inf; allowed"),
         (capacity.plan, {"accelerator": "TPU"}, r"accelerator preset is 'TPU'; allowed: V100, A100, H100"),
         (capacity.plan, {"accelerator": -3}, r"images_per_s is -3; allowed"),

@@ -143,7 +143,6 @@ def test_whole_objects_of_json_lines_are_counted(tmp_path):
     ("line", "words"),
     [
         (WHOLE | {"number": "2"}, "number is '2'; allowed: a whole number"),
-        (WHOLE | {"number": 2.0}, "number is 2.0; allowed: a whole number"),
         (WHOLE | {"number": True}, "number is True; allowed: a whole number"),
         (WHOLE | {"number": 2**63}, f"number is {2**63}; allowed: a whole number"),
         (WHOLE | {"size": float("nan")}, "size is nan; allowed: a number"),
@@ -154,12 +153,10 @@ def test_whole_objects_of_json_lines_are_counted(tmp_path):
         ([3], "'[3]' is no object; allowed: one whole object in each line"),
         ("", "'' is no JSON (Expecting value at character 1); allowed: one whole object in each line"),
         ('{"a": 1}, ', """'{"a": 1},' is no JSON (Extra data at character 9); allowed: one whole object"""),
-        ('{"a" 1}', """'{"a" 1}' is no JSON (Expecting ':' delimiter at character 6); allowed: one whole object"""),
         pytest.param("[" * 100_000, "is no JSON (", id="nested"),
         pytest.param('{"a": ' + "1" * 5000 + "}", "is no JSON (Exceeds the limit", id="5,000 digits"),
         ('{"a": "b}', """'{"a": "b}' is no JSON (Unterminated string starting at character 7); allowed: """),
         ('{"a": "b', """'{"a": "b' ends inside an object; allowed: """),
-        ('{"a": tru', """'{"a": tru' ends inside an object; allowed: """),
     ],
 )
 def test_a_bad_line_of_json_is_named_with_file_line_field_and_value(tmp_path, line, words):

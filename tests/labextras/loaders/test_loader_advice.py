@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from labextras.loaders import shared_spans
 from labextras.loaders.processes_to_trace import within_calls
 from labkit.timeline.run import BatchPart, Delivered, Host, LoaderFacts, OpTime, ProcessorTime, ThreadTime, Tree
 from labkit.timeline.timeline import Timeline
@@ -311,6 +314,24 @@ def test_where_a_library_takes_the_time_of_a_call_it_is_named_and_answered(insid
     assert said.rules[0] == "loader.library"
     assert words in said.advice
     assert next(iter(max(inside.items(), key=lambda one: one[1]))) in said.advice
+
+
+def test_a_function_of_the_readers_own_is_named_where_it_takes_most_of_a_call():
+    assert "Rows.__getitem__ (most of it: filters)" in called(0, inside={"Rows.__getitem__": {" filters": 0.6}}).advice
+    assert "most of it" not in called(0, inside={"Rows.__getitem__": {" filters": 0.3, "re sub": 0.2}}).advice
+
+
+def test_where_a_library_calls_the_readers_function_that_is_seen_and_not_the_library():
+    seen = []
+
+    def look(*_):
+        seen.append([shared_spans.called_in(frame) for frame in (sys._getframe(), sys._getframe(1))])
+        return ""
+
+    shared_spans.timed(lambda: re.sub("a", look, "a"), "call", "map")()
+    shared_spans.timed(look, "call", "map")()
+    assert seen[0] == [" look", "re sub"]
+    assert seen[1][0] == ""
 
 
 def test_tokens_are_to_be_made_once_and_a_library_says_it_better():

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import signal
-import subprocess
-import sys
 import threading
 import time
 
@@ -13,7 +10,6 @@ import numpy as np
 import psutil
 import pytest
 from repeats import again
-from waiting import ended, until
 
 from labextras import offload
 from labextras.offload import try_kernel
@@ -236,31 +232,6 @@ def test_a_call_that_makes_no_sense_raises_here(arguments, words, error, sentenc
 
 
 # -- the child ----------------------------------------------------------------------------------
-
-
-@pytest.mark.sample(1)
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-@pytest.mark.parametrize("busy", [False, True])
-def test_no_child_outlives_its_parent(how, busy):
-    code = """
-import numpy as np, sys
-from labextras.offload import try_kernel
-x = np.zeros(1, np.int32)
-assert try_kernel("kernel void f(global int *x) { x[0] = 1; }", "f", [x], 1, limit_s=300).ok
-print("ready", flush=True)
-if sys.argv[1] == "True":
-    try_kernel("kernel void f(global volatile int *x) { while (x[0] == 0) ; }", "f", [x], 1, limit_s=600)
-sys.stdin.read()
-"""
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(busy)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as parent:
-        assert parent.stdout.readline() == "ready\n"
-        child = child_of(psutil.Process(parent.pid))
-        if busy:
-            until(lambda: sum(child.cpu_times()[:2]) > 1.5, "the endless kernel to run")
-        parent.send_signal(how)
-    until(lambda: ended(child), "the child to end")
 
 
 def test_threads_take_turns():

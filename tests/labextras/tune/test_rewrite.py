@@ -216,6 +216,7 @@ def branches(tf, join):
     }[join]()
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("join", ["zip", "concatenate", "sample_from_datasets", "choose"])
 def test_branches_are_read_and_changed_alike(tf, join):
     made = branches(tf, join).batch(5)

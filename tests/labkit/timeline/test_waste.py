@@ -58,6 +58,14 @@ def test_calls_that_the_window_cuts_off_do_not_change_what_is_said():
     assert cut.stalls.advice in said
 
 
+def test_a_call_that_makes_several_batches_wastes_nothing():
+    pools = recorded(
+        lambda a: [*asked(PARALLEL)(a), *in_threads(HUE if a <= 20 else "x:DecodeJpeg", a, 1, threads=1)],
+        images=4 * STEPS, work=ELEMENT, made={HUE: Made(16_000, 64_000)},
+    )  # fmt: skip
+    assert "work.smaller-first" not in pools.stalls.rules
+
+
 def test_of_two_ops_that_take_long_the_one_that_wastes_is_named():
     """A slice of what was decoded takes a little longer than the decoder."""
     made = {"DecodeJpeg:DecodeJpeg": Made(50_000, 50_000), "slice:StridedSlice": Made(1000, 4000)}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 from functools import partial
 
 import numpy as np
 import pytest
+from every_pen import rows_of_header, rows_of_words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from traces import crowd, gpu_job, noisy_job
@@ -159,24 +159,13 @@ def test_columns_add_up_to_what_is_covered(parts, width, last):
 # -- rows ------------------------------------------------------------------------------------------
 
 
-def rows_in_words(text):
-    """Return the rows of each run that the words of a picture name."""
-    return [line.partition("rows: ")[2] for line in text.splitlines() if re.match(r"(before: |after: )?rows: ", line)]
-
-
-def rows_in_a_block(header, mode="band"):
-    """Return the rows of each run that a page draws, in the same form."""
-    items = header["layouts"][mode]["items"]
-    return [", ".join(i["name"] for i in items if i["run"] == r) for r in range(len(header["runs"]))]
-
-
 @settings(max_examples=15)
 @given(pairs())
 def test_the_picture_draws_the_rows_that_the_page_draws_at_first(some):
     layout = layout_of(some)
     shown = Read(layout.encode()).header
     assert list(shown["layouts"]) == list(MODES)
-    assert rows_in_words(static.picture_of(layout).text) == rows_in_a_block(shown)
+    assert rows_of_words(static.picture_of(layout).text) == rows_of_header(shown)
 
 
 @settings(max_examples=20)
@@ -241,12 +230,12 @@ def test_both_halves_of_a_comparison_have_one_form_and_one_scale_of_threads():
                             {"consumer": "consumer"}, host={"cpus": 2})  # fmt: skip
     for pair in ((noisy_job(workers=2), noisy_job(workers=20)), (none, job()), (job(), none)):
         layout = layout_of(pair)
-        one, other = rows_in_a_block(layout.header)
+        one, other = rows_of_header(layout.header)
         assert one == other == f"accelerator, {BAND}"
         assert len({item["h"] for item in layout.rows()["items"] if item["lane"] < 0}) == 1
         bands = [run["band"] for run in layout.header["runs"]]
         assert bands[0]["most"] == bands[1]["most"] == max(band.most for band in layout.bands)
-    assert rows_in_a_block(TimelineLayout([none]).header) == ["accelerator"], "alone it has no band"
+    assert rows_of_header(TimelineLayout([none]).header) == ["accelerator"], "alone it has no band"
 
 
 def test_waits_have_a_lane_only_where_they_are_not_the_gaps_and_stay_in_the_table():
@@ -296,17 +285,6 @@ def test_of_the_open_threads_as_many_as_there_are_cores_are_filled_and_the_rest_
 @given(traces(), st.integers(1, 100))
 def test_the_band_of_any_trace_counts_a_thread_once(trace, width):
     assert_right(Timeline(trace), width)
-
-
-def test_a_thread_that_works_inside_other_work_counts_once():
-    """A function of Python that decodes inside itself."""
-    spans = [
-        Span("worker", "EagerPyFunc", "map", 0, 10 * MS, -1),
-        Span("worker", "DecodeJpeg", "decode", 0, 6 * MS, -1),
-    ]
-    (band,) = TimelineLayout([Trace.from_spans(spans, origin="modelled")]).bands
-    assert band.threads(0, 10 * MS, 5).sum(axis=0) == pytest.approx([1] * 5)
-    assert band.most == 1
 
 
 def test_a_thread_that_only_waits_is_never_filled():
