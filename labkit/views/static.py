@@ -419,7 +419,8 @@ class _Pen:
         if cores := row.band.cores:
             at = base - cores / most * row.height
             ends = [panel.first_ns / 1e6, panel.last_ns / 1e6]
-            self.axes.plot(ends, [at] * 2, color=look.ink, linewidth=1, linestyle=(0, (4, 3)), zorder=4)
+            for color, dashes in ((look.background, "solid"), (look.ink, (0, (4, 3)))):  # seen on dark work, too
+                self.axes.plot(ends, [at] * 2, color=color, linewidth=1, linestyle=dashes, zorder=4)
             words = f"{cores} core{'s' * (cores > 1)}"
             self.page.write(self.right + 0.1, self.top + max(at, y + 0.09), words, SMALL, look.muted)
             self.seen.add(len(LAYERS))

@@ -193,13 +193,13 @@ class CanvasPen {
   }
   rect(x, y, w, h, fill) { this.context.fillStyle = fill; this.context.fillRect(x, y, w, h); }
   shape(points, fill) {
-    this.context.fillStyle = fill;
-    this.context.beginPath();
+    Object.assign(this.context, { fillStyle: fill }).beginPath();
     for (let k = 0; k < points.length; k += 2) this.context.lineTo(points[k], points[k + 1]);
     this.context.fill();
   }
   box(x, y, w, h, strokeStyle, lineWidth = 1) { Object.assign(this.context, { strokeStyle, lineWidth }).strokeRect(x, y, w, h); }
-  dashed(path, strokeStyle) {
+  dashed(path, strokeStyle, between) {
+    this.line(path, between, 1.5);
     this.context.setLineDash([4, 3]);
     this.line(path, strokeStyle, 1.5);
     this.context.setLineDash([]);
@@ -229,7 +229,7 @@ class SvgPen {
   rect(x, y, width, height, fill) { this.put("rect", { x, y, width, height, fill }); }
   shape(points, fill) { this.put("polygon", { points: points.map(rounded).join(" "), fill }); }
   box(x, y, width, height, stroke, line = 1) { this.put("rect", { x, y, width, height, fill: "none", stroke, "stroke-width": line }); }
-  dashed(d, stroke) { this.put("path", { d, stroke, "stroke-width": 1.5, "stroke-dasharray": "4 3" }); }
+  dashed(d, stroke, between) { this.line(d, between, 1.5); this.put("path", { d, stroke, "stroke-width": 1.5, "stroke-dasharray": "4 3" }); }
   line(d, stroke, line = 1) { this.put("path", { d, stroke, "stroke-width": line, fill: "none" }); }
   text(x, y, text, size, fill, align = "left", bold = false) {
     const style = { "text-anchor": { left: "start", right: "end", center: "middle" }[align], "dominant-baseline": "central" };
@@ -349,7 +349,7 @@ function paintBand(view, pen, p, y) {
     if (!view.hidden.has(layer)) paintShare(view, pen, share.map((part) => part / most), base, 4, y, h, layer);
   });
   if (!cores) return;
-  pen.dashed(`M${left} ${y + h * (1 - cores / most)}H${view.right}`, view.colours.ink);
+  pen.dashed(`M${left} ${y + h * (1 - cores / most)}H${view.right}`, view.colours.ink, view.colours.background);
   view.seen.add(layout.layers.length - 1);
 }
 
@@ -471,8 +471,8 @@ function paintMeasure(view, pen, top, below) {
 
 // The sample of a layer in a legend.
 function paintSample(view, pen, x, y, w, h, layer) {
-  const { fill, tint, ink } = view.colours, { look } = view.layout.layers[layer];
-  if (look === "line") return pen.dashed(`M${x} ${y + h / 2}h${w}`, ink);
+  const { fill, tint, ink, background } = view.colours, { look } = view.layout.layers[layer];
+  if (look === "line") return pen.dashed(`M${x} ${y + h / 2}h${w}`, ink, background);
   if (look !== "outline") pen.rect(x, y, w, h, look === "hollow" ? tint[layer] : fill[layer]);
   if (["hollow", "outline"].includes(look)) pen.box(x + 0.75, y + 0.75, w - 1.5, h - 1.5, fill[layer], 1.5);
 }

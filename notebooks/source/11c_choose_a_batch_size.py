@@ -165,7 +165,7 @@ charts.bars(bars, unit="photos named right, %", title="420 updates for everybody
 #
 # Below 32 photos this is not the whole story. With 420 updates, batches of 8 stay below 60 % with each of the three rules, and a batch of one hardly exceeds a guess. In 12 epochs a batch of one has 13,440 updates, and it is still far behind.
 #
-# Does it overfit there? It names about half of the held-out photos right, and about as many of its own. So it fails on its own photos, too. The gap is no larger than that of batches of 32, which have about 86 and 94 %. The largest gaps above belong to batches of 128, whether they see every photo 12 times or 48 times. And yet, at equal steps, they have the best accuracy on held-out photos.
+# Does it overfit there? It names about two in five of the held-out photos right, and about as many of its own. So it fails on its own photos, too. The gap is no larger than that of batches of 32, which have about 86 and 94 %. The largest gaps above belong to batches of 128, whether they see every photo 12 times or 48 times. And yet, at equal steps, they have the best accuracy on held-out photos.
 #
 # In training, the batch of one names 83 % right. So it has learned something that is lost when it is used. A likely reason is batch normalization: in training each photo is normalized by its own statistics, and later by an average over other photos. This run does not prove it.
 #
