@@ -191,9 +191,10 @@ def scheduled(processes: Iterable[int]) -> dict[str, tuple[int, int]]:
 def _of_each_thread(processes: Iterable[int], what: str) -> Iterator[tuple[str, str]]:
     """Yield the number of each thread, and what a file of it says."""
     for process in processes:
-        for thread in Path(f"/proc/{process}/task").glob("*"):
-            with contextlib.suppress(OSError):  # a thread may end meanwhile
-                yield thread.name, (thread / what).read_text()
+        with contextlib.suppress(OSError):  # a process may end meanwhile, as a thread may
+            for thread in Path(f"/proc/{process}/task").glob("*"):
+                with contextlib.suppress(OSError):
+                    yield thread.name, (thread / what).read_text()
 
 
 def tree(before: float) -> Tree:

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from labkit.recording.processor_clock import MOST, Sampler
+from labkit.recording.processor_clock import MOST, Sampler, scheduled
 
 
 def spin(seconds):
@@ -203,3 +203,14 @@ def test_windows_that_overlap_leave_the_functions_of_tensorflow_as_they_were():
     for do in (first.start, second.start, first.stop, second.stop):
         do()
     assert vars(script_ops.FuncRegistry).copy() == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells it")
+def test_a_process_that_ends_while_its_threads_are_read_is_left_out(monkeypatch):
+    def gone(path, _):
+        if str(path).startswith("/proc/1/"):
+            raise FileNotFoundError(path)
+        return path.iterdir()
+
+    monkeypatch.setattr(Path, "glob", gone)
+    assert scheduled([1, os.getpid()]).keys() == scheduled([os.getpid()]).keys() != set()
