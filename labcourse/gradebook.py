@@ -97,10 +97,13 @@ def run(trace: Any, measure: Any, name: str | None = None) -> None:
     if not name:
         return
     stated = trace.run.accelerator
-    speed = {"busy": float(measure.busy), "images_per_s": float(measure.images_per_s)}
-    accelerator = " ".join(str(w) for w in (stated.kind, stated.name) if w)
-    about = {"steps": int(trace.run.steps or 0), "accelerator": accelerator, "origin": trace.run.origin}
-    session.runs[name] = speed | about
+    session.runs[name] = {
+        "busy": float(measure.busy),
+        "images_per_s": float(measure.images_per_s),
+        "steps": int(trace.run.steps or 0),
+        "accelerator": " ".join(str(w) for w in (stated.kind, stated.name) if w),
+        "origin": trace.run.origin,
+    }
 
 
 def comparison(measures: Any) -> None:

@@ -78,8 +78,12 @@ def inspect_dataset(dataset: Any, most: int) -> dict[str, Any]:
     made = tf.data.experimental.from_variant(variant, dataset.element_spec)
     elements = list(made.take(most + 1).as_numpy_iterator())
     graph = structure.serialized(variant)
-    first = {"elements": elements[:most], "ended": len(elements) <= most}
-    return {**first, "nodes": _nodes(graph, _is_ordered(graph)), "caches": _caches(graph, most)}
+    return {
+        "elements": elements[:most],
+        "ended": len(elements) <= most,
+        "nodes": _nodes(graph, _is_ordered(graph)),
+        "caches": _caches(graph, most),
+    }
 
 
 #: Inputs of the graph's nodes by their names in TensorFlow's op definitions.

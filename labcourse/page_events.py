@@ -12,7 +12,11 @@ import sys
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+# What shows an explorer in a browser without a kernel has no anywidget.
+if TYPE_CHECKING:
+    from labcourse.page_listener import Ear
 
 _VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -20,7 +24,12 @@ _IN_COLAB = """<script>document.addEventListener("{event}", ({{ detail }}) =>
   google.colab.kernel.invokeFunction("{event}", [detail], {{}}));</script>"""
 
 
-_PAGE = Path(__file__).with_suffix(".html").read_text(encoding="utf-8").rstrip()
+_PAGE = """<style>{style}</style>
+{markup}
+<script type="module">
+{module}
+inColab(document.getElementById("{name}"), {spec});
+</script>"""
 
 
 def in_colab() -> bool:
@@ -28,14 +37,13 @@ def in_colab() -> bool:
     return hasattr(sys.modules.get("google.colab.output"), "register_callback")
 
 
-def listen(event: str, call: Callable[[Any], None]) -> Any:
+def listen(event: str, call: Callable[[Any], None]) -> Ear | None:
     """Call a function with the detail of each event of that name; return what must be kept meanwhile, if anything."""
     if in_colab():
         from google.colab import output
 
         output.register_callback(event, call)
         return None
-    # What shows an explorer in a browser without a kernel has no anywidget.
     from labcourse.page_listener import Ear
 
     ear = Ear(event=event)

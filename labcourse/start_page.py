@@ -57,8 +57,12 @@ class Progress:
 
     def table(self) -> Table:
         """Return a row for each notebook: how many of its predictions and exercises are done."""
-        rows = [(n.name, *self._counts(n)) for n in self.notebooks]
-        return Table(_HEAD, rows, right=(1, 2, 3), notes=[self.first_look, self.next])
+        return Table(
+            _HEAD,
+            [(n.name, *self._counts(n)) for n in self.notebooks],
+            right=(1, 2, 3),
+            notes=[self.first_look, self.next],
+        )
 
     @property
     def first_look(self) -> str:
@@ -81,8 +85,11 @@ class Progress:
         return "Everything is predicted, measured and solved."
 
     def _counts(self, notebook: _Notebook) -> list[str]:
-        asked, done = notebook.predictions, (self.predicted, self.measured, self.solved)
-        pairs = zip((asked, asked, notebook.exercises), done, strict=True)
+        pairs = (
+            (notebook.predictions, self.predicted),
+            (notebook.predictions, self.measured),
+            (notebook.exercises, self.solved),
+        )
         return [f"{len(done.intersection(asked))} of {len(asked)}" if asked else "–" for asked, done in pairs]
 
     def __repr__(self) -> str:
@@ -116,9 +123,13 @@ def progress(folder: str | os.PathLike[str] | None = None) -> Progress:
     if not found:
         raise ValueError(f"folder is {str(places[0])!r}; allowed: a folder with notebooks of the course, as 00_*.ipynb")
     made = [p for p in predictions.summary().predictions if p.value is not None]
-    predicted = frozenset(p.name for p in made)
-    measured = frozenset(p.name for p in made if p.measured is not None)
-    return Progress(tuple(map(_read, found)), predicted, measured, gradebook.solved(), gradebook.ticks())
+    return Progress(
+        tuple(map(_read, found)),
+        predicted=frozenset(p.name for p in made),
+        measured=frozenset(p.name for p in made if p.measured is not None),
+        solved=gradebook.solved(),
+        ticks=gradebook.ticks(),
+    )
 
 
 def _read(path: Path) -> _Notebook:

@@ -51,8 +51,9 @@ def one_compiled_call(function: Any) -> None:
             raise Wrong("the graph does not know the size of a batch, so XLA compiles anew: drop_remainder=True helps")
         inside = [op for step in rules.chain(made).every for op in step.inside]
         if not any(op.attr["_XlaMustCompile"].b for op in inside):
-            words = "one operation after the other, each through memory: tf.function(change, jit_compile=True)"
-            raise Wrong(f"the operations of change run {words} makes one of them")
+            words = "one operation after the other, each through memory"
+            remedy = "tf.function(change, jit_compile=True) makes one of them"
+            raise Wrong(f"the operations of change run {words}: {remedy}")
         changed = tf.data.Dataset.from_tensor_slices(images * size)
         rules.data(made, changed.batch(size, drop_remainder=True), ordered=True)
         rules.nothing_else(made, given)

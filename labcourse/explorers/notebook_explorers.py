@@ -35,9 +35,17 @@ def sliders_of(costs: Costs, knobs: Knobs) -> dict[str, Any]:
     """Return the positions of sliders that a fitted model stands for, by the names of the sliders."""
     mean = costs.mean_ms
     work = sum(mean[name] for name in costs.map)
-    stages = {f"{stage}_ms": mean[stage] for stage in ("open", "read", "train")}
-    stages |= {"fetch_ms": mean["open"] + mean["read"], "work_ms": work, "decode_ms": max(0.0, work - _RESIZE_MS)}
-    return {**stages, "work_us": 1e3 * work, "batch_size": knobs.batch_size, "cores": max(1, round(knobs.cores))}
+    return {
+        "open_ms": mean["open"],
+        "read_ms": mean["read"],
+        "fetch_ms": mean["open"] + mean["read"],
+        "work_ms": work,
+        "work_us": 1e3 * work,
+        "decode_ms": max(0.0, work - _RESIZE_MS),
+        "train_ms": mean["train"],
+        "batch_size": knobs.batch_size,
+        "cores": max(1, round(knobs.cores)),
+    }
 
 
 #: Where a cache stands: what a hit spares, and how many kB an image takes there (224 x 224 x 3, a photo of 115 kB).

@@ -51,10 +51,14 @@ def collect(student_id: str | None = None, course: str = "") -> dict[str, Any]:
     from labkit import __version__
 
     student = "" if student_id is None else variants.pseudonym(student_id, course)
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    about = {"format": FORMAT, "labkit": __version__, "student": student, "created": created}
-    done = {what: fitting(what, entries) for what, entries in _entries(_secrets(student_id or "")).items()}
-    document = {**about, "machine": fingerprint(), **done}
+    document: dict[str, Any] = {
+        "format": FORMAT,
+        "labkit": __version__,
+        "student": student,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": fingerprint(),
+        **{what: fitting(what, entries) for what, entries in _entries(_secrets(student_id or "")).items()},
+    }
     return {**document, "digest": digest(document)}
 
 
@@ -65,15 +69,20 @@ def _entries(secrets: re.Pattern[str]) -> dict[str, list[dict[str, Any]]]:
     def plain(name: str, empty: str = "unnamed") -> str:
         return _plain(name, secrets) or empty
 
-    def predicted(p: Any) -> dict[str, Any]:
-        # The number of a notebook stays: a class compares by it, and a student's id may be as short.
-        name = ".".join(w if re.fullmatch(r"\d\d", w) else plain(w) for w in p.name.split("."))
-        found = {"measured": p.measured and list(p.measured), "model": p.model and list(p.model)}
-        return {"name": name, "value": p.value, "unit": p.unit, **found}
-
     return {
         "exercises": [{"exercise": k, **v} for k, v in sorted(seen.exercises.items())],
-        "predictions": [predicted(p) for known in predictions.summary().predictions for p in known.points],
+        "predictions": [
+            {
+                # The number of a notebook stays: a class compares by it, and a student's id may be as short.
+                "name": ".".join(w if re.fullmatch(r"\d\d", w) else plain(w) for w in p.name.split(".")),
+                "value": p.value,
+                "unit": p.unit,
+                "measured": p.measured and list(p.measured),
+                "model": p.model and list(p.model),
+            }
+            for known in predictions.summary().predictions
+            for p in known.points
+        ],
         "runs": [{"name": plain(k), **v, "accelerator": plain(v["accelerator"], "")} for k, v in seen.runs.items()],
         "speedups": [{"name": plain(n), "over": plain(o), **v} for (n, o), v in seen.speedups.items()],
     }
@@ -139,10 +148,15 @@ def fingerprint() -> dict[str, Any]:
     import psutil
 
     installed = importlib.metadata.packages_distributions()  # TensorFlow comes under several names
-    tensorflow = next(map(importlib.metadata.version, installed.get("tensorflow", [])), "")
-    machine = {"os": platform.system(), "architecture": platform.machine(), "cores": cores()}
-    machine |= {"memory": memory_class(psutil.virtual_memory().total), "python": platform.python_version()}
-    return {**machine, "tensorflow": tensorflow, "colab": bool(os.environ.get("COLAB_RELEASE_TAG"))}
+    return {
+        "os": platform.system(),
+        "architecture": platform.machine(),
+        "cores": cores(),
+        "memory": memory_class(psutil.virtual_memory().total),
+        "python": platform.python_version(),
+        "tensorflow": next(map(importlib.metadata.version, installed.get("tensorflow", [])), ""),
+        "colab": bool(os.environ.get("COLAB_RELEASE_TAG")),
+    }
 
 
 def memory_class(size: int) -> str:

@@ -204,7 +204,7 @@ def inspect(
             place = fingerprints.layout(against, None, None, None, None, "against")
             most = _HELD if int(against.cardinality()) == -1 else None
             pair = fingerprints.read(against, place, epochs=2, count=None, steps=most, what="against")
-            held = evidence.Evidence(against, place, *pair)
+            held = evidence.TwoEpochs(against, place, *pair)
         expected = count if count is not None else None if labels is None else len(labels)
         expected = len(truth) if expected is None and truth is not None else expected
         # Workers that each read a whole stream deliver it several times; without them, it comes once.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -11,8 +11,28 @@ from labkit.pipelines import structure
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """What all checks look at; of a held-out set, the first four of it are known.
+class TwoEpochs:
+    """A dataset, which of its components is what, and two epochs of it."""
+
+    dataset: Any
+    layout: fingerprints.Layout
+    first: fingerprints.Epoch
+    second: fingerprints.Epoch
+
+    @property
+    def label(self) -> str | None:
+        """The name of the component that is the label."""
+        return None if self.layout.label is None else self.layout.names[self.layout.label]
+
+    @cached_property
+    def graph(self) -> list[structure.DatasetNode]:
+        """The nodes of the dataset."""
+        return structure.nodes(self.dataset)
+
+
+@dataclass(frozen=True)
+class Evidence(TwoEpochs):
+    """What all checks look at.
 
     Parameters
     ----------
@@ -35,36 +55,22 @@ class Evidence:
         Whether every epoch must have the same order.
     ids : dict of str to int
         How many ids a component may have, by its name.
-    held : Evidence or None
+    held : TwoEpochs or None
         What is held out, where the caller gave it.
     shared_out : bool
         Whether workers have to share a stream, of which `expected` counts what comes without them.
     """
 
-    dataset: Any
-    layout: fingerprints.Layout
-    first: fingerprints.Epoch
-    second: fingerprints.Epoch
-    truth: fingerprints.Epoch | None = None
-    random: bool | None = None
-    stated: bool = False
-    expected: int | None = None
-    labels: fingerprints.Epoch | None = None
-    value_range: tuple[float, float] | None = None
-    deterministic: bool | None = None
-    ids: dict[str, int] = field(default_factory=dict)
-    held: Evidence | None = None
+    truth: fingerprints.Epoch | None
+    random: bool | None
+    stated: bool
+    expected: int | None
+    labels: fingerprints.Epoch | None
+    value_range: tuple[float, float] | None
+    deterministic: bool | None
+    ids: dict[str, int]
+    held: TwoEpochs | None
     shared_out: bool = False
-
-    @property
-    def label(self) -> str | None:
-        """The name of the component that is the label."""
-        return None if self.layout.label is None else self.layout.names[self.layout.label]
-
-    @cached_property
-    def graph(self) -> list[structure.DatasetNode]:
-        """The nodes of the dataset."""
-        return structure.nodes(self.dataset)
 
     @cached_property
     def epoch_is_unknown(self) -> bool:

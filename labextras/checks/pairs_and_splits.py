@@ -181,7 +181,12 @@ def left_behind(facts: Evidence) -> tuple[str, str]:
 def leaked(facts: Evidence) -> tuple[str, str]:
     """Look for held-out elements in the training, in two epochs of both: another split may be drawn in each."""
     sides = itertools.product((facts.first, facts.second), (facts.held.first, facts.held.second))
-    return min(itertools.starmap(_leaked, sides), key=lambda seen: seen[0] != FAULT)  # the first one of equals
+    seen = []
+    for first, held in sides:
+        seen.append(_leaked(first, held))
+        if seen[-1][0] == FAULT:
+            return seen[-1]
+    return seen[0]
 
 
 def _leaked(first: Epoch, held: Epoch) -> tuple[str, str]:

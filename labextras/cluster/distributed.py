@@ -21,14 +21,14 @@ import numpy as np
 from labextras.cluster import cluster_network
 from labextras.cluster.elements import ClusterError
 from labextras.cluster.fork_server import GONE, Forked, ForkServer
+from labextras.cluster.meetings import with_waits
 from labextras.cluster.program import Outcome, pack
 from labextras.cluster.servers import Death
 from labkit.common.errors import error_text
 from labkit.common.numbers import number, whole
 from labkit.common.processes import NOTICED_S, apart
-from labkit.timeline.intervals import overlap, union
 from labkit.timeline.run import ProcessorTime
-from labkit.timeline.trace import Span, Thread, Trace
+from labkit.timeline.trace import Thread, Trace
 
 #: More processes than this are a mistake: each holds some 300 MB, and all of them share the cores of this machine.
 MOST_PROCESSES = 16
@@ -56,7 +56,7 @@ class DistributedRun:
         Its window is the time in which all of them were watched, and its images are those of all together. Its first
         accelerator, waits and causes of gaps are those of process 0. The other processes have lanes beside them: in
         that of its accelerator, each trains, or waits for a batch or for another process. Where they meet, as in an
-        all-reduce, each waits until all are there; see `with_waits`.
+        all-reduce, each waits until all are there; see `labextras.cluster.meetings`.
 
         Raises
         ------
@@ -102,10 +102,14 @@ def _together(clocks: Sequence[ProcessorTime | None], window_ns: tuple[int, int]
         return None
     used = sum(np.interp(at - since, np.array(one.at_ns) - since, one.cpu_ns) for one in clocks)
     queued = [one.queued_ns for one in clocks]
-    queued_ns = None if None in queued else sum(queued)
-    threads = tuple(sorted(itertools.chain(*(one.threads for one in clocks)), key=lambda one: -one.computed_ns))
-    at_ns, cpu_ns, first = tuple(at.tolist()), tuple(np.rint(used).astype(int).tolist()), clocks[0]
-    return ProcessorTime(at_ns, cpu_ns, queued_ns, threads, first.consumer_ns, first.converting)
+    return ProcessorTime(
+        tuple(at.tolist()),
+        tuple(np.rint(used).astype(int).tolist()),
+        None if None in queued else sum(queued),
+        tuple(sorted(itertools.chain(*(one.threads for one in clocks)), key=lambda one: -one.computed_ns)),
+        clocks[0].consumer_ns,
+        clocks[0].converting,
+    )
 
 
 def _images(trace: Trace, window_ns: tuple[int, int]) -> float | None:
@@ -127,71 +131,6 @@ def _beside(trace: Trace, index: int) -> Trace:
         thread[np.logical_or(*mine)] = len(threads)
         threads.append(Thread(f"{name} · accelerator", "device"))
     return replace(trace, threads=tuple(threads), thread=thread)
-
-
-# -- where processes that train together meet, as in an all-reduce: how long each waits there, and for whom ------------
-
-
-def with_waits(traces: Sequence[Trace]) -> list[Trace]:
-    """Return the traces of processes that ran together, in which each waits until all of them are there.
-
-    A sum over all processes begins when the last of them is there. Before, the others wait, although each of them alone
-    would say that its train step goes on.
-
-    The spans of category ``transfer`` in a thread of kind ``unit`` are where they meet: those of one name that are open
-    at the same time belong together. Each loses what lies before the last of them begins. This time becomes a wait of
-    the accelerator: a span of category ``wait`` in its thread, named after the step of the process that came last, or
-    after its batch where that one waited for its batch meanwhile.
-
-    Parameters
-    ----------
-    traces : sequence of Trace
-        In the order of the processes, on one clock.
-    """
-    meetings = [_meetings(trace) for trace in traces]
-    batches = []
-    for trace in traces:
-        waits = trace.where(trace.select("wait", kind="consumer"))
-        batches.append(union(waits.start_ns, waits.end_ns))
-    found = []
-    for index, trace in enumerate(traces):
-        start, end, waits = trace.start_ns.copy(), trace.end_ns, []
-        for name, rows in meetings[index].items():
-            for row in rows.tolist():
-                begin = int(start[row])
-                begins = [_began(other, meetings[q].get(name), begin, int(end[row])) for q, other in enumerate(traces)]
-                last, who = max((began, q) for q, began in enumerate(begins))
-                if last <= begin:
-                    continue
-                edges = (np.array([edge], np.int64) for edge in (begin, last))
-                late = 2 * int(overlap(batches[who], *edges)[0]) >= last - begin
-                said = f"{'batch' if late else 'step'} of process {who}"
-                waits.append(Span("accelerator", said, "wait", begin, last - begin, -1))
-                start[row] = last
-        if waits:
-            more = Trace.from_spans(waits, {"accelerator": "device"}, origin=trace.run.origin)
-            trace = Trace.merge(replace(trace, start_ns=start, duration_ns=end - start), more)
-        found.append(trace)
-    return found
-
-
-def _meetings(trace: Trace) -> dict[str, np.ndarray]:
-    """Return the rows of the spans in which a process meets others, by the name of their thread."""
-    rows = np.flatnonzero(trace.select("transfer", kind="unit"))
-    names = np.array([trace.threads[i].name for i in trace.thread[rows].tolist()], object)
-    return {name: rows[names == name] for name in dict.fromkeys(names.tolist())}
-
-
-def _began(trace: Trace, rows: np.ndarray | None, start_ns: int, end_ns: int) -> int:
-    """Return when that span among `rows` began that is open for longest of a time, or its start where none is open."""
-    if rows is None:
-        return start_ns
-    both = np.minimum(trace.end_ns[rows], end_ns) - np.maximum(trace.start_ns[rows], start_ns)
-    best = int(np.argmax(both))
-    return int(trace.start_ns[rows[best]]) if both[best] > 0 else start_ns
-
-
-# -- the processes -----------------------------------------------------------------------------------------------------
 
 
 class Processes(contextlib.AbstractContextManager):

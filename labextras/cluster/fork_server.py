@@ -51,7 +51,7 @@ class ForkServer:
         self._dialogue = threading.Lock()
 
     def fork(self, role: str, settings: dict[str, Any]) -> Forked:
-        """Fork a child: a ``program``, see `program.run`, or a server, see `program.serve`.
+        """Fork a child: a ``program``, see `program.run`, or a server, see `labextras.cluster.server`.
 
         Raises
         ------
@@ -149,7 +149,7 @@ def main() -> None:
 
 def _be(role: str, settings: dict[str, Any], connection: Connection, parent: int) -> None:
     """Be a child, to its end: its error must not end the fork server, and with it all others. Does not return."""
-    from labextras.cluster import program
+    from labextras.cluster import program, server
 
     status = 1
     try:
@@ -159,7 +159,7 @@ def _be(role: str, settings: dict[str, Any], connection: Connection, parent: int
         if role == "program":
             program.run(settings, connection)
         else:
-            program.serve(role, settings, connection)
+            server.serve(role, settings, connection)
         status = 0
     except EOFError:  # the notebook has ended
         status = 0

@@ -47,7 +47,7 @@ class ClusterServer:
     fork_server : ForkServer or None
         What it is forked from; None for a server that somebody else has started.
     settings : callable
-        Returns what is told to it at each start, see `labextras.cluster.program.serve`.
+        Returns what is told to it at each start, see `labextras.cluster.server.serve`.
 
     Attributes
     ----------
@@ -119,7 +119,7 @@ class ClusterServer:
                 raise ClusterError(f"{self.name} cannot start at {self.address}: {why}") from None
 
     def ask(self, command: str) -> Any:
-        """Send a command and return the answer, whatever interrupts this thread; see `labextras.cluster.program.serve`.
+        """Send a command and return the answer, whatever interrupts this thread; see `labextras.cluster.server.serve`.
 
         Raises
         ------

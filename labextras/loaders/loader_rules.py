@@ -312,13 +312,14 @@ class Workers(WorkerWaits):
         """Return in which function of a library the calls to blame spend their time, and what answers that."""
         inside = self.run.loader.inside.get(blame, {})
         called = max(inside, key=lambda name: inside[name], default="")
+        other = {"tokens": self.run.noun == "sequence" and computes is not False}
+        if called.startswith(" "):  # a function of the reader's own
+            return other | ({"blame": f"{blame} (most of it:{called})"} if inside[called] >= _MOST else {})
         package, *parts = re.split("[ .]", called)
-        share = sum(part for name, part in inside.items() if name == called or package == name.partition(" ")[0] > "")
+        share = sum(part for name, part in inside.items() if name.partition(" ")[0] == package)
         remedy = next((w for names, w in _REMEDIES.items() if {package, *parts}.intersection(names.split())), "")
-        answered = package and (remedy or (computes and package not in ("torch", "numpy")))
-        if share < _MOST or not answered:
-            own = {"blame": f"{blame} (most of it:{called})"} if share >= _MOST and not package else {}
-            return {"tokens": self.run.noun == "sequence" and computes is not False, **own}
+        if share < _MOST or not (remedy or (computes and package not in ("torch", "numpy"))):
+            return other
         return {"called": called, "inside": 100 * share, "remedy": remedy or _ONCE}
 
     @cached_property

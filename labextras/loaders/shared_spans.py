@@ -39,11 +39,15 @@ _LOOK_S = 0.03
 _SELDOM = 32
 #: Looks after which what was counted is written down.
 _LOOKS = 5
+#: How soon a worker lets the thread have the interpreter that looks, while the window is open.
+_SWITCH_S = 5e-5
+
 #: What the page says when the recording is over: 1 stands for an open window, 0 for a closed one.
 OVER = 2
 
 #: What counts as a library of what comes with Python.
 _OF_PYTHON = frozenset(("csv", "gzip", "json", "multiprocessing", "pickle", "re", "tarfile", "xml", "zipfile"))
+#: Where the files of Python's own library are.
 _STANDARD = "<frozen", os.path.dirname(os.__file__)
 
 # start, duration (-1 while open), thread's processor time (-1 while open), name, thread
@@ -111,7 +115,8 @@ class ProcessSpans:
                 break
             if self.control[0] == 1:
                 # Else a worker is seen only where it lets go of the interpreter by itself, as in calls of a library.
-                sys.setswitchinterval(5e-5 if multiprocessing.parent_process() else switch)
+                if multiprocessing.parent_process():
+                    sys.setswitchinterval(_SWITCH_S)
                 own = {thread.ident for thread in threading.enumerate() if thread.name.startswith("labkit ")}
                 frames = {thread: frame for thread, frame in sys._current_frames().items() if thread not in own}
                 looks += 1
@@ -123,7 +128,8 @@ class ProcessSpans:
             if counted and (looks >= _LOOKS or self.control[0] != 1):
                 self._write(inside=[[*call, count] for call, count in counted.items()])
                 looks, counted = 0, Counter()
-        sys.setswitchinterval(switch)
+        if multiprocessing.parent_process():
+            sys.setswitchinterval(switch)
 
     def _write(self, **facts: Any) -> None:
         with contextlib.suppress(OSError):  # a full disk costs names, not the reader's run

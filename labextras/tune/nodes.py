@@ -177,9 +177,11 @@ class Reading(Tabular):
         """Return the nodes, each under the one that takes its elements, and the notes; empty columns are left out."""
         special = ("parallelism", "buffer_size", "deterministic")
         others = [[p for p in node.parameters if p.name not in special] for node in self.nodes]
-        names = [node.label + (f" ×{node.copies}" if node.copies > 1 else "") for node in self.nodes]
         columns = {
-            "node": [_branch(self.nodes, place) + name for place, name in enumerate(names)],
+            "node": [
+                _branch(self.nodes, place) + node.label + (f" ×{node.copies}" if node.copies > 1 else "")
+                for place, node in enumerate(self.nodes)
+            ],
             "parallelism": [str(node.parameter("parallelism") or "") for node in self.nodes],
             "buffer": [str(node.parameter("buffer_size") or "") for node in self.nodes],
             "also": [", ".join(f"{p.name} {p if p.tuned else f'{p.value:.0f}'}" for p in some) for some in others],
@@ -218,12 +220,22 @@ def parse(model: Any) -> Reading:
         protos = [model.nodes[i] for i in ids]
         first, place = protos[0], len(nodes)
         seen[first.name] += 1
-        label = first.name + (f" #{seen[first.name]}" if seen[first.name] > 1 else "")
-        counted = ("num_elements", "processing_time", "buffered_elements", "buffered_bytes")
-        elements, self_ns, buffered, buffered_bytes = (sum(getattr(p, name) for p in protos) for name in counted)
-        figures = elements, self_ns, buffered, buffered_bytes, per_step
-        kind, parameters = int(first.node_class), tuple(map(_parameter, first.parameters))
-        nodes.append(Node(label, parent, *figures, kind in _ASYNCHRONOUS, inner, len(protos), parameters))
+        elements, kind = sum(p.num_elements for p in protos), int(first.node_class)
+        nodes.append(
+            Node(
+                label=first.name + (f" #{seen[first.name]}" if seen[first.name] > 1 else ""),
+                parent=parent,
+                elements=elements,
+                self_ns=sum(p.processing_time for p in protos),
+                buffered=sum(p.buffered_elements for p in protos),
+                buffered_bytes=sum(p.buffered_bytes for p in protos),
+                per_step=per_step,
+                asynchronous=kind in _ASYNCHRONOUS,
+                inner=inner,
+                copies=len(protos),
+                parameters=tuple(_parameter(p) for p in first.parameters),
+            )
+        )
 
         def needed(sources: Sequence[int]) -> float:
             taken = sum(model.nodes[i].num_elements for i in sources)

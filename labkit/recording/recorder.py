@@ -27,8 +27,16 @@ from labkit.pipelines.op_sizes import made
 from labkit.pipelines.options import changed
 from labkit.pipelines.structure import is_dataset, written
 from labkit.recording.accelerators import check_accelerator, modelled
-from labkit.recording.tfdata import driver
-from labkit.recording.tfdata.driver import Drive, RecordingError, Session, consumer, drive
+from labkit.recording.tfdata.driver import (
+    Drive,
+    RecordingError,
+    Session,
+    check_keep,
+    check_length,
+    consumer,
+    drive,
+    known_steps,
+)
 from labkit.timeline.intervals import union
 from labkit.timeline.run import Accelerator, Host, Measure, ProcessorTime, Profile, ThreadTime, Totals
 from labkit.timeline.trace import VALIDATION, Trace
@@ -130,14 +138,14 @@ class Plan:
             self.steps = whole("steps", self.steps, least=1, other="(or None for all of a finite dataset)")
         self.warmup = whole("warmup", self.warmup, least=1)
         self.max_events = whole("max_events", self.max_events, least=1)
-        driver.check_keep(self.keep)
+        check_keep(self.keep)
 
     def check(self, dataset: Any, name: str | None) -> None:
         """Raise if a pipeline cannot be recorded."""
         if name is not None and not isinstance(name, str):
             raise TypeError(f"name is {name!r}; allowed: a text, or None")
         if is_dataset(dataset):
-            driver.check_length(dataset, self.steps, _label(name))
+            check_length(dataset, self.steps, _label(name))
         elif hasattr(dataset, "watched"):
             dataset.check(self.steps, _label(name))
         else:
@@ -158,8 +166,7 @@ class Plan:
         """
         one = one or self.trace
         names, traces, watch = list(variants), {name: [] for name in variants}, Meter()
-        sources = (self.source(dataset)[0] for dataset in variants.values())
-        known = [driver.known_steps(one, self.steps, self.warmup) or self.steps for one in sources]
+        known = [known_steps(self.source(d)[0], self.steps, self.warmup) or self.steps for d in variants.values()]
 
         def so_far() -> dict[Any, list[Trace]]:
             share = watch.share()
@@ -298,8 +305,8 @@ def recordable(dataset: Any) -> Any:
     """
     if is_dataset(dataset) or hasattr(dataset, "watched"):
         return dataset
-    for drives in hooks.provided("labkit_drivers"):
-        if (driven := drives(dataset)) is not None:
+    for driver in hooks.provided("labkit_drivers"):
+        if (driven := driver(dataset)) is not None:
             return driven
     return dataset
 
@@ -385,27 +392,35 @@ def assemble(run: Drive, stamps: np.ndarray, images: int | None) -> Trace:
     images : int or None
         Images of these steps.
     """
-    sampler, recorded = run.sampler, run.spans.run
-    sampled = np.array(sampler.samples, np.int64).reshape(-1, 2)
-    at_ns, cpu_ns = tuple(unix(sampled[:, 0], run.clock).tolist()), tuple(sampled[:, 1].tolist())
-    threads = tuple(ThreadTime(*times) for times in sampler.threads)
+    sampled = np.array(run.sampler.samples, np.int64).reshape(-1, 2)
     window = int(stamps[0, 0]), int(stamps[-1, 2])
     watched = run.spans.where(~run.spans.select(kind="consumer"))
     trace = Trace.merge(consumer(stamps), watched)
     used = {trace.names[i] for i in np.unique(trace.name).tolist()}
-    each = round(recorded.profiler.events / images, 1) if images else None
+    profiler = run.spans.run.profiler
     return trace.with_run(
         storage="modelled" if any(short_op(name) == MODELLED for name in used) else None,
         steps=len(stamps),
         images=images,
         window_ns=window,
         graph=tuple(sorted(n.removeprefix("Iterator::") for n in used if n.startswith("Iterator::"))),
-        node_names=recorded.node_names,
-        processor=ProcessorTime(at_ns, cpu_ns, sampler.queued_ns, threads, sampler.consumer_ns, sampler.converting),
-        profiler=replace(recorded.profiler, events_per_image=each, profiled_steps=len(stamps)),
+        node_names=run.spans.run.node_names,
+        processor=ProcessorTime(
+            tuple(unix(sampled[:, 0], run.clock).tolist()),
+            tuple(sampled[:, 1].tolist()),
+            run.sampler.queued_ns,
+            tuple(ThreadTime(*times) for times in run.sampler.threads),
+            run.sampler.consumer_ns,
+            run.sampler.converting,
+        ),
+        profiler=replace(
+            profiler,
+            events_per_image=round(profiler.events / images, 1) if images else None,
+            profiled_steps=len(stamps),
+        ),
         host=Host(cores(), getattr(sys.modules.get("tensorflow"), "__version__", None), platform.python_version()),
-        loader=recorded.loader,
-        op_times=recorded.op_times,
+        loader=run.spans.run.loader,
+        op_times=run.spans.run.op_times,
     )
 
 
@@ -430,8 +445,10 @@ def notes(run: Drive, trace: Trace, steps: int | None) -> Iterator[str]:
     """Yield a sentence for everything that a reader of the figures has to know."""
     yield from _ended(run, steps)
     if run.one_image:
-        counted = f"was counted as a batch of {run.batch_size}: is .batch() missing?"
-        yield f"each element has the shape of one image, and {counted}"
+        yield (
+            f"each element has the shape of one image, and was counted as a batch of {run.batch_size}: "
+            "is .batch() missing?"
+        )
     if trace.run.loader is None and trace.run.host.tensorflow and not os.environ.get(POOL):
         yield (
             "TensorFlow's own pool for tensors is off, and recording large batches may cost a tenth of their "

@@ -306,8 +306,11 @@ def settings(dataset: Any) -> dict[str, Any]:
     import tensorflow as tf
 
     nodes = structure.nodes(dataset)
-    to_device, packed = (node.kind == "CopyToDevice" for node in nodes), filter(None, map(_packed, nodes))
-    found = {"unordered": any(map(_unordered, nodes)), "to_device": any(to_device), "packed": next(packed, None)}
+    found = {
+        "unordered": any(map(_unordered, nodes)),
+        "to_device": any(node.kind == "CopyToDevice" for node in nodes),
+        "packed": next(filter(None, map(_packed, nodes)), None),
+    }
     try:
         return {**found, "random": structure.draws(nodes)}
     except (ValueError, tf.errors.OpError):
@@ -389,8 +392,11 @@ def _opened(batch: Any, stated: int | None = None) -> _Opened:
     counted, lengths = dims[place], {shape[0] for shape in dims if shape}
     elements = all(type(part).__module__.startswith("tensorflow.") for part in components)  # of tf.data
     single = not counted or (not dims[0] and arrays == 1)
-    differ = len(lengths) != 1 or 1 < arrays < len(dims)
-    untold = single or (len(counted) < 4 and not elements and (differ or _is_samples(batch, counted)))
+    untold = single or (
+        len(counted) < 4
+        and not elements
+        and (len(lengths) != 1 or 1 < arrays < len(dims) or _is_samples(batch, counted))
+    )
     if untold and stated is None:  # only now is it written out, which takes long for many tensors
         words = f"{batch!r:.60} does not tell how many samples it holds; make arrays of them"
         if single:

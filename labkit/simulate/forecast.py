@@ -44,8 +44,10 @@ class Forecast:
 
     def __str__(self) -> str:
         """Return the figures on one line."""
-        speed = f"step {duration(1e6 * self.step_ms)}, {self.images_per_s:,.0f} {self.noun}s/s"
-        return f"predicted: {speed}, accelerator busy {self.busy:.0%}, limited by {self.limit}"
+        return (
+            f"predicted: step {duration(1e6 * self.step_ms)}, {self.images_per_s:,.0f} {self.noun}s/s, "
+            f"accelerator busy {self.busy:.0%}, limited by {self.limit}"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,9 +118,13 @@ class Model:
         steps, warmup = whole_turns(model.knobs, whole("steps", steps, 1), min(model.knobs.prefetch, 8) + 3)
         timeline = Timeline(model.run(steps, seed, warmup=warmup))
         bounds = limits(model.costs, model.knobs)
-        limit = min(bounds, key=lambda b: bounds[b]) if model.knobs.prefetch else "taking turns"
-        step_ms, rate = timeline.span_ns / 1e6 / steps, float(timeline.images_per_s or np.inf)
-        return Forecast(step_ms, rate, timeline.busy, limit, self.noun)
+        return Forecast(
+            step_ms=timeline.span_ns / 1e6 / steps,
+            images_per_s=float(timeline.images_per_s or np.inf),
+            busy=timeline.busy,
+            limit=min(bounds, key=lambda b: bounds[b]) if model.knobs.prefetch else "taking turns",
+            noun=self.noun,
+        )
 
     def __str__(self) -> str:
         """Return costs, knobs and every assumption as some lines of text."""

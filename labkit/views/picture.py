@@ -11,7 +11,6 @@ import struct
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING, Any
 
 from labkit.common.files import write_aside
@@ -36,15 +35,34 @@ _FORMATS = ("png", "svg")
 _COLUMNS = 5
 
 #: A picture on a page: the one in the colours of the page, and its text to unfold. Where a page is so narrow that the
-#: words would be too small, the picture is moved sideways. The attribute ``hidden`` holds where
-#: a page drops styles: a notebook that is not trusted. Photos are never dyed: the negative of a photo shows dark
-#: what is bright.
-#:
-#: What a light picture is seen through on a dark page that has no dark one mixes the channels, then bends each. It
+#: words would be too small, the picture is moved sideways. The attribute ``hidden`` holds where a page drops styles: a
+#: notebook that is not trusted, of which JupyterLab drops attributes without a value, too. Photos are never dyed: the
+#: negative of a photo shows dark what is bright.
+_FIGURE = """<figure class="labkit-picture" style="margin:0">
+<style>
+.labkit-picture{{overflow-x:auto}}
+.labkit-picture img{{max-width:100%;height:auto}}
+.labkit-picture img:not(.labkit-photo){{min-width:640px}}
+{dark} .labkit-picture .labkit-light:not(:only-of-type){{display:none}}
+{dark} .labkit-picture .labkit-light:only-of-type:not(.labkit-photo)
+{{filter:url("{dyed}")}}
+{dark} .labkit-picture .labkit-dark{{display:inline!important}}
+</style>
+{images}
+<details><summary>in words</summary><pre>{text}</pre></details>{note}
+</figure>"""
+
+#: What a light picture is seen through on a dark page that has no dark one: it mixes the channels, then bends each. It
 #: was fitted to the pairs of colours of the two themes, first of all to idle time, ground, ink and the insides of what
 #: is hollow, so that mixtures stay mixtures and all words have a contrast of 4.5 to 1. Black on a light teal becomes
 #: white: of the teals the darkest one becomes the lightest.
-_FIGURE = Template(Path(__file__).with_suffix(".html").read_text(encoding="utf-8").rstrip())
+_DYED = (
+    "data:image/svg+xml,<svg xmlns='http://www.w3.org/2000/svg'><filter id='d' color-interpolation-filters='sRGB'>"
+    "<feColorMatrix values='.575 -1.484 -.039 0 1 -.495 -.469 .006 0 1.021 -.703 -1.021 .913 0 .931 0 0 0 1 0'/>"
+    "<feComponentTransfer><feFuncR type='table' tableValues='.067 .226 .406 .461 .821 1'/>"
+    "<feFuncG type='table' tableValues='.057 .235 .425 .434 .795 1'/>"
+    "<feFuncB type='table' tableValues='.005 .212 .409 .492 .846 1'/></feComponentTransfer></filter></svg>#d"
+)
 
 #: How JupyterLab, Colab, Jupyter Book and Visual Studio Code say that a page is dark.
 DARK = ":is([data-jp-theme-light=false],[theme=dark],[data-theme=dark],.vscode-dark)"
@@ -74,7 +92,7 @@ def figure_html(
         for look, data in images.items()
     ]
     note = f"\n<figcaption>{html.escape(note)}</figcaption>" if note else ""
-    return _FIGURE.substitute(dark=DARK, images="\n".join(shown), text=html.escape(text), note=note)
+    return _FIGURE.format(dark=DARK, dyed=_DYED, images="\n".join(shown), text=html.escape(text), note=note)
 
 
 class Picture:

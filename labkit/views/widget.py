@@ -14,7 +14,6 @@ import json
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
-from string import Template
 from typing import Any
 
 import anywidget
@@ -40,8 +39,14 @@ KEPT = "application/vnd.labkit.timeline"
 #: Characters that it may have, and the nanoseconds to which times are rounded until it has no more.
 MOST_KEPT, GRAINS = 40_000, (1, 1_000, 10_000)
 
-#: A picture, and what draws the timeline in its place.
-_HTML = Template(Path(__file__).with_suffix(".html").read_text(encoding="utf-8").rstrip())
+_HTML = """<div class="{name}">{figure}</div>
+<script type="module">
+{module}
+for (const el of document.querySelectorAll("div.{name}:not([data-shown])")) {{
+  el.dataset.shown = "";
+  mount(el, "{block}", {look}).catch((error) => console.warn(`the picture stays: ${{error}}`));
+}}
+</script>"""
 
 
 class TimelineWidget(anywidget.AnyWidget):
@@ -143,8 +148,9 @@ class TimelineWidget(anywidget.AnyWidget):
         if most and len(block) > most:
             return None
         name, look = f"labkit-{_digest(self.block)}", json.dumps({**self.look, "key": self._key})
-        parts = {"figure": self.picture.html(both=False), "module": script_of(MODULE), "block": block}
-        return _HTML.substitute(parts, name=name, look=look)
+        return _HTML.format(
+            name=name, figure=self.picture.html(both=False), module=script_of(MODULE), block=block, look=look
+        )
 
     def kept(self) -> dict[str, str]:
         """Return the traces, and what `show` was asked, as the output of kind `KEPT`; none if it would be too large."""

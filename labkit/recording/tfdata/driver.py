@@ -495,9 +495,12 @@ class _Driver:
             self.run.noun = "element" if self.run.one_image else work.noun(batch, self.dataset)
             if self.is_modelled:
                 self.run.misfit = self.accelerator.misfit(batch, self.run.noun, self.run.batch_size)
-            padded, element = work.padded_share(self.dataset, batch), work.element(batch, self.run.batch_size)
-            told = {"pixels": work.sample(batch), **work.settings(self.dataset)}
-            self.seen = {"padded": padded, "element": element, **told}
+            self.seen = {
+                "padded": work.padded_share(self.dataset, batch),
+                "element": work.element(batch, self.run.batch_size),
+                "pixels": work.sample(batch),
+                **work.settings(self.dataset),
+            }
         except ValueError as error:
             raise ValueError(f"{self.label} does not deliver batches: {error}") from error
         if hasattr(self.accelerator, "prepare"):

@@ -49,7 +49,8 @@ def thrown_away(took: Mapping[str, int], work: NodeWork, run: Run, steps: int) -
         places = [name for name in work.counts if short_op(name) == op and name in run.made]
         # Of a step, because the window cuts some calls off.
         each = {name: work.counts[name] / elements * batch for name in places}
-        runs = {name: (round(n) if n >= 1 else 1 / max(1, round(1 / max(n, 1e-9)))) / batch for name, n in each.items()}
+        # A call may also make several batches.
+        runs = {name: max(1, round(n)) / max(1, round(1 / n)) / batch for name, n in each.items()}
         made = {name: Made(n * run.made[name].values, n * run.made[name].bytes) for name, n in runs.items()}
         most = max(made, key=lambda name: made[name].values, default=None)
         if took[op] < least or most is None:

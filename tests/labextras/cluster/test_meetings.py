@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from labextras.cluster.distributed import DistributedRun, with_waits
+from labextras.cluster.distributed import DistributedRun
+from labextras.cluster.meetings import with_waits
 from labkit.timeline.heading import heading
 from labkit.timeline.run import Host
 from labkit.timeline.timeline import Timeline
